@@ -1,0 +1,59 @@
+# Everything for people and for CI. `make try` and `make test` are all that a new machine needs.
+
+# What is slow to make once lives outside the checkout: dependencies, Kubernetes, the node's root file system.
+export NODESTRAP_CACHE ?= $(HOME)/.cache/nodestrap
+export CARGO_TARGET_DIR ?= $(NODESTRAP_CACHE)/target
+DENY_VERSION := 0.20.2
+DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+.PHONY: help try test lint unit booted lab bench dist install
+
+help:
+	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
+	@echo 'make test    install what the tests need, then run them all (first run: 15 minutes, then under 10)'
+	@echo 'make lint    format, clippy, licences, units'
+	@echo 'make unit    the tests that need nothing but Rust'
+	@echo 'make booted  the tests on booted nodes (root)'
+	@echo 'make lab     a real cluster to play with on this machine (root)'
+	@echo 'make bench   measure beside the peers (root)'
+	@echo 'make dist    the one static binary'
+
+try:
+	cargo build --quiet --locked -p cli
+	@$(CARGO_TARGET_DIR)/debug/nodestrap try
+
+test: lint unit booted
+
+lint: $(DENY)
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	$(DENY) --log-level error check bans licenses sources
+
+unit:
+	cargo test --locked --workspace --exclude lab --quiet
+
+booted:
+	cargo run --locked --quiet -p lab -- prepare --install
+	NODESTRAP_BINARY=$$(scripts/build-dist) cargo test --locked -p lab -- --test-threads=2
+
+lab:
+	cargo run --locked --quiet -p lab -- prepare --install
+	NODESTRAP_BINARY=$$(scripts/build-dist) cargo run --locked --quiet -p lab -- demo
+
+bench:
+	cargo run --locked --quiet -p lab -- prepare --install
+	NODESTRAP_BINARY=$$(scripts/build-dist) bench/run
+
+dist:
+	@scripts/build-dist
+
+# As a package would: for images that are baked on this machine.
+install: DESTDIR ?= /
+install:
+	install -D -m 0755 "$$(scripts/build-dist)" "$(DESTDIR)/usr/bin/nodestrap"
+	install -D -m 0644 -t "$(DESTDIR)/usr/lib/systemd/system" dist/systemd/*.service
+	systemctl --root="$(DESTDIR)" enable k8s-node-bootstrap.service
+
+$(DENY):
+	@echo 'building cargo-deny $(DENY_VERSION) once, a few minutes'
+	CARGO_TARGET_DIR=$$(mktemp -d) cargo install --quiet --locked --root $(dir $(DENY))/.. cargo-deny@$(DENY_VERSION)

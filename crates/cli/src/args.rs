@@ -1,0 +1,198 @@
+//! The command line, as people type it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Takes a bare machine to a Ready Kubernetes node, from one spec, with one binary.
+#[derive(Parser)]
+#[command(name = "nodestrap", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// How results are written to standard output.
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
+    pub(crate) output: Output,
+
+    /// When to use colour; `auto` means: on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(crate) color: When,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nodestrap try                                      see a whole bootstrap in a sandbox folder, without root
+  nodestrap check cluster.yaml                       all mistakes at once
+  nodestrap explain cluster.yaml clusterDNS          where a value comes from
+  nodestrap render cluster.yaml --group workers      user data for cloud-init
+  nodestrap plan                                     on the node: what apply would do
+  nodestrap status                                   on the node: where it is and what blocks it
+
+Exit codes: 0 done or nothing to do, 2 the input is wrong, 3 failed but a retry may succeed,
+            4 failed and needs a person, 5 busy, 10 a reboot was asked for.";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Bootstrap a throw-away node into a sandbox folder: no root, no network.
+    #[command(after_help = "Example:\n  nodestrap try --keep ./sandbox")]
+    Try(TryArguments),
+    /// Find every mistake in a spec, with line and column.
+    #[command(after_help = "Example:\n  nodestrap check examples/minimal.yaml")]
+    Check(SpecArguments),
+    /// Print the spec with every decision made.
+    #[command(after_help = "Example:\n  nodestrap complete examples/minimal.yaml > complete.yaml")]
+    Complete(CompleteArguments),
+    /// Say where a value of the complete spec comes from.
+    #[command(after_help = "Examples:\n  nodestrap explain examples/minimal.yaml cluster.networking.clusterDNS\n  \
+                      nodestrap explain examples/minimal.yaml maxPods\n  nodestrap explain examples/minimal.yaml")]
+    Explain(ExplainArguments),
+    /// Write what a node of a group receives.
+    #[command(after_help = "Examples:\n  nodestrap render cluster.yaml --group workers > user-data\n  \
+                      nodestrap render cluster.yaml --group workers --format folder --out ./workers")]
+    Render(RenderArguments),
+    /// Show exactly what apply would do on this node; touches nothing.
+    #[command(after_help = "Examples:\n  nodestrap plan\n  nodestrap plan --bundle ./workers --root ./sandbox -o json")]
+    Plan(NodeArguments),
+    /// Converge this node and open the kubelet's gate.
+    #[command(after_help = "Example:\n  nodestrap apply --bundle ./workers --root ./sandbox")]
+    Apply(ApplyArguments),
+    /// Say where this node is and what blocks it.
+    #[command(after_help = "Examples:\n  nodestrap status\n  nodestrap status -o json")]
+    Status(StatusArguments),
+    /// Draw where the time went.
+    #[command(after_help = "Examples:\n  nodestrap timeline\n  nodestrap timeline --svg timeline.svg")]
+    Timeline(TimelineArguments),
+    /// Check that the kubelet's gate is whole; a damaged one is taken away (run by kubelet.service).
+    #[command(hide = true)]
+    Gate(RootArguments),
+    /// Wait for this node's pod ranges and write its CNI configuration (run by nodestrap-network.service).
+    #[command(hide = true)]
+    Network(RootArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct SpecArguments {
+    /// Files with one Cluster and its NodeGroups.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct CompleteArguments {
+    #[command(flatten)]
+    pub(crate) spec: SpecArguments,
+    /// Print secrets in clear; without it the output cannot be completed again.
+    #[arg(long)]
+    pub(crate) show_secrets: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ExplainArguments {
+    /// A file with one Cluster and its NodeGroups.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// A path such as `cluster.networking.clusterDNS`, or its unique end; without it every value is listed.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct RenderArguments {
+    #[command(flatten)]
+    pub(crate) spec: SpecArguments,
+    /// The node group; may be left out if there is only one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    #[arg(long, value_enum, default_value_t = Format::CloudConfig)]
+    pub(crate) format: Format,
+    /// Where to write it; standard output by default (a folder needs it).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// User data for cloud-init.
+    CloudConfig,
+    /// The bundle as one JSON file.
+    Bundle,
+    /// A folder with a manifest and the files as they will lie on the node.
+    Folder,
+}
+
+#[derive(Args)]
+pub(crate) struct RootArguments {
+    /// The folder that stands for the machine; every path lies under it.
+    #[arg(long, default_value = "/", value_name = "DIR")]
+    pub(crate) root: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct NodeArguments {
+    /// The bundle: a file or a folder [default: /etc/nodestrap/bundle.json under the root].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) root: RootArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct ApplyArguments {
+    #[command(flatten)]
+    pub(crate) node: NodeArguments,
+    /// How progress is shown on standard error.
+    #[arg(long, value_enum, default_value_t = Progress::Auto)]
+    pub(crate) progress: Progress,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Progress {
+    /// A bar on a terminal, lines elsewhere.
+    Auto,
+    Bar,
+    Plain,
+    /// One event a line.
+    Json,
+    None,
+}
+
+#[derive(Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    pub(crate) node: NodeArguments,
+    /// Only what is on this node, in one line: do not ask the API server.
+    #[arg(long)]
+    pub(crate) brief: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct TimelineArguments {
+    #[command(flatten)]
+    pub(crate) root: RootArguments,
+    /// Write a picture instead (`-` for standard output).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct TryArguments {
+    /// Keep the sandbox there; without it a folder under the temporary folder is used, and named at the end.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+    Yaml,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    Auto,
+    Always,
+    Never,
+}

@@ -1,0 +1,73 @@
+//! Reads spec files and what they refer to; prints all mistakes at once.
+
+use std::path::{Path, PathBuf};
+
+use spec::{Colour, CompleteSpec, FileReference, Mistake, Source, complete, parse, render_mistakes};
+
+use crate::outcome::{Code, Failure, OrFail};
+use crate::show::Screen;
+
+/// Referred files hold a token or a certificate; specs are checked by the parser.
+const FILE_LIMIT: u64 = 1024 * 1024;
+
+/// From files on disk to a spec with every decision made, or all mistakes on standard error.
+pub(crate) fn load_complete(files: &[PathBuf], screen: &Screen) -> Result<CompleteSpec, Failure> {
+    let sources = files.iter().map(|file| load_source(file, screen)).collect::<Result<Vec<_>, _>>()?;
+    complete_sources(&sources, screen)
+}
+
+/// The same for text that is at hand already.
+pub(crate) fn complete_sources(sources: &[Source], screen: &Screen) -> Result<CompleteSpec, Failure> {
+    let resolved = parse(sources).resolve(read_reference);
+    resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
+}
+
+fn load_source(file: &Path, screen: &Screen) -> Result<Source, Failure> {
+    let name = file.display().to_string();
+    let bytes = read_limited(file)
+        .map_err(|reason| Failure { code: Code::WrongInput, error: anyhow::anyhow!("cannot read {name:?}: {reason}") })?;
+    Source::from_bytes(name, bytes).map_err(|mistake| report(&[mistake], screen))
+}
+
+/// A path in a spec is relative to that spec.
+fn read_reference(reference: &FileReference) -> Result<Vec<u8>, String> {
+    let beside = Path::new(&reference.position.file).parent().unwrap_or(Path::new("."));
+    read_limited(&beside.join(&reference.path))
+}
+
+fn read_limited(path: &Path) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    // One byte more than allowed tells "too large" from "just fits".
+    file.by_ref().take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(format!("larger than {FILE_LIMIT} bytes"));
+    }
+    Ok(bytes)
+}
+
+fn report(mistakes: &[Mistake], screen: &Screen) -> Failure {
+    let colour = if screen.colour_err() { Colour::Ansi } else { Colour::Plain };
+    screen.remark(&render_mistakes(mistakes, colour));
+    let count = match mistakes.len() {
+        1 => "1 mistake".to_owned(),
+        many => format!("{many} mistakes"),
+    };
+    Failure { code: Code::WrongInput, error: anyhow::anyhow!("{count} in the spec; nothing was done") }
+}
+
+/// The group that the user names, or the only one there is.
+pub(crate) fn choose_group(spec: &CompleteSpec, named: Option<&str>) -> Result<String, Failure> {
+    if let Some(name) = named {
+        return Ok(name.to_owned());
+    }
+    match spec.groups.as_slice() {
+        [only] => Ok(only.name.value.to_string()),
+        groups => {
+            let names: Vec<String> = groups.iter().map(|group| group.name.value.to_string()).collect();
+            Err(anyhow::anyhow!("there are several node groups; name one with --group: {}", names.join(", ")))
+                .or_fail(Code::WrongInput)
+        }
+    }
+}

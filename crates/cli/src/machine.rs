@@ -1,0 +1,65 @@
+//! Opens the machine that a command works on: the real one, or a folder that stands for one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Clock, Timestamp};
+use host::disk::{Disk, RootedDisk};
+use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid};
+use host::units::{StandInUnits, SystemdUnits, Units};
+use node::{NodeHost, Ownership};
+use render::bundle::{BUNDLE_PATH, Bundle};
+
+use crate::args::NodeArguments;
+use crate::outcome::{Code, Failure, OrFail};
+
+/// `/` is the machine itself; any other root is a folder, whose units a stand-in keeps.
+pub(crate) fn open(root: &Path) -> Result<NodeHost, Failure> {
+    let disk: Arc<dyn Disk> = Arc::new(RootedDisk::open(root).or_fail(Code::WrongInput)?);
+    let units: Arc<dyn Units> = if is_machine(root) {
+        Arc::new(SystemdUnits::new(None))
+    } else {
+        Arc::new(StandInUnits::new(Arc::clone(&disk)))
+    };
+    let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), root));
+    let ownership = if effective_uid() == 0 { Ownership::Root } else { Ownership::Keep };
+    Ok(NodeHost { disk, units, machine, ownership })
+}
+
+pub(crate) fn is_machine(root: &Path) -> bool {
+    root == Path::new("/")
+}
+
+/// The bundle that the user names, or the one that was delivered to the node.
+pub(crate) fn load_bundle(host: &NodeHost, arguments: &NodeArguments) -> Result<Bundle, node::BundleSourceError> {
+    match &arguments.bundle {
+        None => node::load_bundle(host.disk.as_ref(), Path::new(BUNDLE_PATH)),
+        // What the user names lies where the user is, not under the root.
+        Some(path) => {
+            let here = RootedDisk::open(Path::new("/"))?;
+            node::load_bundle(&here, &absolute(path))
+        }
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The machine's clock in the engine's terms.
+pub(crate) struct MachineClock(pub(crate) LinuxClock);
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.now_ms())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration);
+    }
+}

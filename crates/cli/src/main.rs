@@ -1,0 +1,53 @@
+//! The binary `nodestrap`: reads the command line, wires the rooms together, prints, and ends with an exit code.
+//!
+//! Reads: the files named on the command line, and under `--root` those of a node. Writes: standard output (results),
+//! standard error (progress and errors), and under `--root` what the plan says. Exit codes: see `--help`.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "this room talks to people and wires effects")]
+
+mod args;
+mod authoring;
+mod documents;
+mod machine;
+mod network;
+mod node_commands;
+mod outcome;
+mod progress;
+mod show;
+mod status;
+mod try_it;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+use crate::outcome::Outcome;
+use crate::show::Screen;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let screen = Screen::new(arguments.output, arguments.color);
+    match run(arguments.command, &screen) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            screen.error(&failure);
+            failure.code.into()
+        }
+    }
+}
+
+fn run(command: Command, screen: &Screen) -> Outcome {
+    match command {
+        Command::Try(arguments) => try_it::run(&arguments, screen),
+        Command::Check(arguments) => authoring::check(&arguments, screen),
+        Command::Complete(arguments) => authoring::complete(&arguments, screen),
+        Command::Explain(arguments) => authoring::explain(&arguments, screen),
+        Command::Render(arguments) => authoring::render(&arguments, screen),
+        Command::Plan(arguments) => node_commands::plan(&arguments, screen),
+        Command::Apply(arguments) => node_commands::apply(&arguments, screen),
+        Command::Status(arguments) => status::run(&arguments, screen),
+        Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
+        Command::Gate(arguments) => node_commands::gate(&arguments, screen),
+        Command::Network(arguments) => network::run(&arguments, screen),
+    }
+}

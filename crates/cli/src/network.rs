@@ -1,0 +1,52 @@
+//! `network`: waits until the cluster has given this node its pod ranges, and writes its CNI configuration.
+
+use std::path::Path;
+use std::time::Duration;
+
+use node::Change;
+
+use crate::args::RootArguments;
+use crate::machine;
+use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::show::Screen;
+use crate::status::ask;
+
+/// After this the unit starts again, with whatever credentials the kubelet has by then.
+const WAIT_DEADLINE: Duration = Duration::from_secs(600);
+const KUBECONFIG_LIMIT: u64 = 1024 * 1024;
+
+pub(crate) fn run(arguments: &RootArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.root)?;
+    let disk = host.disk.as_ref();
+    let settings = node::load_network_settings(disk).or_fail(Code::WrongInput)?;
+    let kubeconfig_path = arguments.root.join(settings.kubeconfig.trim_start_matches('/'));
+    let appeared = host::machine::wait_for_file(&kubeconfig_path, WAIT_DEADLINE).or_fail(Code::MayRetry)?;
+    let absent = || Failure {
+        code: Code::MayRetry,
+        error: anyhow::anyhow!(
+            "waited {WAIT_DEADLINE:?} for {}: the kubelet has not joined; nodestrap status says why",
+            settings.kubeconfig
+        ),
+    };
+    if !appeared {
+        return Err(absent());
+    }
+    let bytes = disk.read(Path::new(&settings.kubeconfig), KUBECONFIG_LIMIT).or_fail(Code::MayRetry)?.ok_or_else(absent)?;
+    let kubeconfig = String::from_utf8(bytes).or_fail(Code::MayRetry)?;
+    let node_name = match &settings.node_name {
+        Some(name) => name.clone(),
+        // The kubelet registers under the lower-case host name.
+        None => host.machine.hostname().or_fail(Code::NeedsPerson)?.to_lowercase(),
+    };
+    let pod_cidrs = ask(cluster::wait_for_pod_cidrs(&kubeconfig, &node_name, WAIT_DEADLINE, |trouble| {
+        screen.remark(&format!("still waiting for the PodCIDR of {node_name}: {trouble}"));
+    }))
+    .or_fail(Code::MayRetry)?;
+    let change = node::ensure_cni_config(disk, &settings, &pod_cidrs).or_fail(Code::NeedsPerson)?;
+    let what = match change {
+        Change::Written => "written",
+        Change::AlreadySo => "as it should be",
+    };
+    screen.print(&format!("pod ranges {}: {} is {what}\n", pod_cidrs.join(", "), settings.cni_config))?;
+    Ok(Code::Done)
+}

@@ -1,0 +1,210 @@
+//! `plan`, `apply`, `timeline` and `gate`: what runs on the node.
+
+use std::path::Path;
+
+use engine::{Condition, Plan, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
+use host::machine::{LinuxClock, random_u64};
+use node::{Action, Facts, GateState, NodeHost, Preview, SessionError, Surroundings};
+use render::bundle::Bundle;
+use render::gate::GATE_PATH;
+use serde::Serialize;
+
+use crate::args::{ApplyArguments, NodeArguments, Progress, RootArguments, TimelineArguments};
+use crate::machine::{self, MachineClock};
+use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::progress::ProgressView;
+use crate::show::{Paint, Screen, table, width};
+
+/// More than there are steps ready at any moment; each costs a small stack, not a core.
+const WORKERS: usize = 4;
+
+pub(crate) fn plan(arguments: &NodeArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.root.root)?;
+    let bundle = machine::load_bundle(&host, arguments).or_fail(Code::WrongInput)?;
+    let (facts, plan) = node::prepare(&host, &bundle).map_err(session_failure)?;
+    let clock = MachineClock(LinuxClock::new());
+    let previews = node::preview(&host, &bundle, &plan, &clock).map_err(session_failure)?;
+    screen.result(&PlanView::new(&facts, &plan), || plan_text(screen, &facts, &plan, &previews))
+}
+
+/// What `plan -o json` prints: the canonical plan, and what is around it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlanView<'a> {
+    digest: String,
+    facts: &'a Facts,
+    plan: &'a Plan<Action>,
+}
+
+impl<'a> PlanView<'a> {
+    fn new(facts: &'a Facts, plan: &'a Plan<Action>) -> Self {
+        Self { digest: plan.digest().to_string(), facts, plan }
+    }
+}
+
+pub(crate) fn plan_text(screen: &Screen, facts: &Facts, plan: &Plan<Action>, previews: &[Preview]) -> String {
+    let inputs = &plan.inputs;
+    let input = |name: &str| inputs.get(name).map_or("", String::as_str);
+    let mut text = format!("{} {}\n", screen.paint(Paint::Strong, "plan"), plan.digest());
+    text.push_str(&table(&[
+        vec!["for".to_owned(), format!("{}, group {}, Kubernetes {}", input("cluster"), input("group"), input("kubernetes"))],
+        vec!["on".to_owned(), format!("{}, {}, {}", facts.hostname.value, facts.os.value.name, place(facts))],
+        vec!["bundle".to_owned(), input("bundle").to_owned()],
+    ]));
+    text.push('\n');
+    let rows: Vec<Vec<String>> = plan
+        .steps
+        .iter()
+        .zip(previews)
+        .map(|(step, preview)| {
+            let state = match &preview.condition {
+                Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
+                Ok(Condition::Needed(why)) => format!("to do: {why}"),
+                Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
+            };
+            vec![step.id.0.clone(), describe(&step.action), state]
+        })
+        .collect();
+    text.push_str(&table(&rows));
+    text
+}
+
+fn place(facts: &Facts) -> String {
+    match facts.instance_id.value.as_str() {
+        "" => facts.platform.value.clone(),
+        instance => format!("{} {instance}", facts.platform.value),
+    }
+}
+
+fn describe(action: &Action) -> String {
+    match action {
+        Action::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
+        Action::MakeFolders { paths } => paths.join(" "),
+        Action::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
+        Action::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
+        Action::VerifyFiles { files } => format!("{} files, read back", files.len()),
+        Action::CloseGate { path } | Action::OpenGate { path, .. } => path.clone(),
+        Action::ReloadUnits { units } => format!("{} unit files", units.len()),
+        Action::EnableUnits { units } => units.join(" "),
+        Action::StartUnit { unit } => format!("{unit}, and wait for it"),
+        Action::ArmUnit { unit } => format!("{unit}: queued behind the gate"),
+        Action::ReleaseUnit { unit } => format!("{unit}: free to start"),
+    }
+}
+
+pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.node.root.root)?;
+    let bundle = machine::load_bundle(&host, &arguments.node).or_fail(Code::WrongInput)?;
+    if !machine::is_machine(&arguments.node.root.root) {
+        screen.remark(&format!("units: {}", host.units.describe()));
+    }
+    let report = converge(&host, &bundle, arguments.progress, screen)?;
+    screen.result(&report, || report_text(screen, &report))?;
+    exit_code(&report)
+}
+
+/// Runs the plan with progress on standard error.
+pub(crate) fn converge(host: &NodeHost, bundle: &Bundle, progress: Progress, screen: &Screen) -> Result<Report, Failure> {
+    let (_, plan) = node::prepare(host, bundle).map_err(session_failure)?;
+    let view = ProgressView::new(progress, plan.steps.len());
+    let clock = MachineClock(LinuxClock::new());
+    let surroundings = Surroundings {
+        clock: &clock,
+        jitter: &random_u64,
+        workers: Workers::Threads(WORKERS),
+        sink: &|event| view.tell(event),
+        on_recovery: &|recovery| tell_recovery(recovery, screen),
+    };
+    node::apply(host, bundle, &surroundings).map_err(session_failure)
+}
+
+fn tell_recovery(recovery: &Recovery, screen: &Screen) {
+    if let Some(damaged) = &recovery.damaged {
+        screen.remark(&format!("the journal is damaged from line {} on; what it said after that is done again", damaged.line));
+    } else if recovery.torn_bytes > 0 {
+        screen.remark("the last run was cut off; resuming");
+    }
+}
+
+fn exit_code(report: &Report) -> Outcome {
+    match &report.outcome {
+        RunOutcome::Failed { class, message, step, advice } => {
+            let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+            Err(Failure { code: (*class).into(), error: anyhow::anyhow!("{}: {message}{advice}", step.0) })
+        }
+        _ => Ok(Code::Done),
+    }
+}
+
+pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
+    let count = |wanted: fn(&StepOutcome) -> bool| report.steps.iter().filter(|step| wanted(&step.outcome)).count();
+    let done = count(|outcome| matches!(outcome, StepOutcome::Done));
+    match &report.outcome {
+        RunOutcome::NothingToDo => format!("{} nothing to do: this node is as planned\n", screen.paint(Paint::Good, "✓")),
+        RunOutcome::Done => format!(
+            "{} node complete: {done} of {} steps done in {} ms; the gate is open\n",
+            screen.paint(Paint::Good, "✓"),
+            report.steps.len(),
+            report.duration_ms
+        ),
+        // The error line that follows says why.
+        _ => format!(
+            "{} {done} of {} steps done; the gate is shut\n",
+            screen.paint(Paint::Bad, "✗"),
+            report.steps.len()
+        ),
+    }
+}
+
+pub(crate) fn session_failure(error: SessionError) -> Failure {
+    let code = match &error {
+        SessionError::Busy => Code::Busy,
+        SessionError::Plan(_) => Code::WrongInput,
+        SessionError::Facts(_) | SessionError::Lock(_) | SessionError::Journal(_) => Code::NeedsPerson,
+    };
+    Failure { code, error: error.into() }
+}
+
+pub(crate) fn timeline(arguments: &TimelineArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.root.root)?;
+    let (events, _) = node::load_events(host.disk.as_ref()).or_fail(Code::NeedsPerson)?;
+    if events.is_empty() {
+        return Err(Failure {
+            code: Code::WrongInput,
+            error: anyhow::anyhow!("this node has no journal yet; nodestrap apply makes one"),
+        });
+    }
+    let timeline = Timeline::from_events(&events);
+    let Some(picture) = &arguments.svg else {
+        return screen.result(&events, || timeline_text(screen, &timeline));
+    };
+    if picture == Path::new("-") {
+        screen.print(&timeline.to_svg())?;
+    } else {
+        std::fs::write(picture, timeline.to_svg()).or_fail(Code::NeedsPerson)?;
+    }
+    Ok(Code::Done)
+}
+
+pub(crate) fn timeline_text(screen: &Screen, timeline: &Timeline) -> String {
+    timeline.to_text(width(), if screen.colour_out() { Style::Colour } else { Style::Plain })
+}
+
+/// Run by `kubelet.service` before each start. A damaged gate is taken away, so that the bootstrap runs again.
+pub(crate) fn gate(arguments: &RootArguments, _screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.root)?;
+    match node::observe_gate(host.disk.as_ref(), GATE_PATH).or_fail(Code::NeedsPerson)? {
+        GateState::Open { .. } => Ok(Code::Done),
+        GateState::Absent => Err(Failure {
+            code: Code::MayRetry,
+            error: anyhow::anyhow!("the gate {GATE_PATH} is shut: the node is not complete yet"),
+        }),
+        GateState::Damaged { reason } => {
+            host::files::remove_durable(host.disk.as_ref(), Path::new(GATE_PATH)).or_fail(Code::NeedsPerson)?;
+            Err(Failure {
+                code: Code::MayRetry,
+                error: anyhow::anyhow!("the gate {GATE_PATH} was damaged ({reason}) and is taken away; the bootstrap runs again"),
+            })
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The rooms depend on each other in one direction only; see ARCHITECTURE.md.
+#![allow(clippy::disallowed_methods, reason = "a test asks cargo")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Each room, and the rooms it may know. A new arrow is a decision: add it here and say why in ARCHITECTURE.md.
+const MAY_KNOW: [(&str, &[&str]); 10] = [
+    ("spec", &[]),
+    ("engine", &[]),
+    ("pki", &[]),
+    ("host", &[]),
+    ("render", &["spec", "pki"]),
+    ("cloud", &["host"]),
+    ("cluster", &["host"]),
+    ("node", &["spec", "render", "engine", "host", "cloud", "cluster"]),
+    ("cli", &["spec", "render", "pki", "engine", "host", "cloud", "cluster", "node"]),
+    ("lab", &["pki"]),
+];
+
+#[test]
+fn rooms_only_know_the_rooms_that_the_design_lets_them_know() {
+    let rooms = rooms_from_cargo();
+    let may_know: BTreeMap<&str, BTreeSet<&str>> =
+        MAY_KNOW.iter().map(|(room, known)| (*room, known.iter().copied().collect())).collect();
+    let mut wrong = Vec::new();
+    for (room, known) in &rooms {
+        let Some(allowed) = may_know.get(room.as_str()) else {
+            wrong.push(format!("{room} is a new room: give it a line in MAY_KNOW"));
+            continue;
+        };
+        wrong.extend(
+            known.iter().filter(|other| !allowed.contains(other.as_str())).map(|other| format!("{room} -> {other}")),
+        );
+    }
+    assert!(wrong.is_empty(), "arrows against the design: {wrong:#?}");
+    assert_eq!(rooms.len(), MAY_KNOW.len(), "a room of MAY_KNOW is gone");
+}
+
+/// Name of each workspace member with those it names as (non-dev) dependencies.
+fn rooms_from_cargo() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1", "--offline", "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let names: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    packages
+        .iter()
+        .map(|package| {
+            let known = package["dependencies"]
+                .as_array()
+                .expect("dependencies")
+                .iter()
+                .filter(|dependency| dependency["kind"].is_null())
+                .filter_map(|dependency| dependency["name"].as_str())
+                .filter(|name| names.contains(name))
+                .map(str::to_owned)
+                .collect();
+            (package["name"].as_str().expect("name").to_owned(), known)
+        })
+        .collect()
+}

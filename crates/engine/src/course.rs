@@ -1,0 +1,371 @@
+//! The course of a run: which work is due, and what its results mean.
+//!
+//! In: news from the workers, one piece at a time, on one thread. Out: jobs for the workers, events, and the outcome.
+//! Fails: with the first failure of a step or of the journal; after it nothing new starts.
+//!
+//! ```text
+//! waiting ─last need done→ ready → checking ─already so→ over
+//!                                     │ needed
+//!                                     └→ applying ─done→ over
+//!                                           ↑   └─ transient → resting ┐     any other failure → over, and the run stops
+//!                                           └──────────────────────────┘
+//! ```
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use crate::{
+    digest::Digest,
+    events::{Event, EventKind, Finish, RunOutcome, StepOutline},
+    execute::{Clock, Condition, Deadline, ErrorClass, StepError},
+    graph::Graph,
+    human::human_round,
+    journal::{JournalError, LogStore},
+    ledger::{Durability, Ledger},
+    plan::{Plan, StepId},
+    retry::{Jitter, RetryPolicy},
+};
+
+/// More details of one step than this go to the sink only: a progress bar must not fill the disk.
+const DETAILS_KEPT: usize = 64;
+
+/// Names a failure to record the end of a run, which belongs to no step of the plan.
+const RECORD_STEP: &str = "record-outcome";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Check,
+    Apply,
+    Rest(Duration),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) step: usize,
+    pub(crate) work: Work,
+    pub(crate) attempt: u32,
+    pub(crate) deadline: Deadline,
+}
+
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) step: usize,
+    /// Monotonic, as the worker read it.
+    pub(crate) at: Duration,
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Checked(Result<Condition, StepError>),
+    Detail(String),
+    Applied(Result<(), StepError>),
+    Rested,
+    /// The worker panicked and its job will never end.
+    Died,
+}
+
+/// Where one step stands.
+#[derive(Debug, Default)]
+struct Track {
+    unmet_needs: usize,
+    /// Attempts that have failed.
+    failures: u32,
+    /// From the first check on.
+    deadline: Option<Deadline>,
+    /// Why it is needed, once the check has said so.
+    why: Option<String>,
+    details: usize,
+    busy: bool,
+    overdue_said: bool,
+}
+
+pub(crate) struct Course<'a, A, S> {
+    plan: &'a Plan<A>,
+    graph: Graph,
+    clock: &'a dyn Clock,
+    jitter: &'a dyn Jitter,
+    retry: RetryPolicy,
+    ledger: Ledger<'a, S>,
+    /// Tells resting workers that there will be no next attempt.
+    stop: &'a AtomicBool,
+    tracks: Vec<Track>,
+    /// In the order of the plan.
+    ready: BTreeSet<usize>,
+    /// Next moves of steps that are under way; they wait for no free place, because their deadlines are running.
+    due: VecDeque<(usize, Work)>,
+    jobs_out: usize,
+    steps_under_way: usize,
+    applied_any: bool,
+    failure: Option<(StepId, StepError)>,
+}
+
+/// What a course needs to know at its start.
+pub(crate) struct Setting<'a, A> {
+    pub(crate) plan: &'a Plan<A>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) jitter: &'a dyn Jitter,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl<'a, A, S: LogStore> Course<'a, A, S> {
+    /// `started` is the event of the start of the run.
+    pub(crate) fn new(setting: Setting<'a, A>, mut ledger: Ledger<'a, S>, started: EventKind) -> Self {
+        let Setting { plan, clock, jitter, retry, stop } = setting;
+        let graph = plan.graph();
+        let tracks: Vec<_> =
+            (0..graph.len()).map(|step| Track { unmet_needs: graph.needs(step).len(), ..Track::default() }).collect();
+        let ready = (0..graph.len()).filter(|&step| graph.needs(step).is_empty()).collect();
+        // Held back, so it cannot fail.
+        let _ = ledger.mention(clock.monotonic(), started);
+        Self {
+            plan,
+            graph,
+            clock,
+            jitter,
+            retry,
+            ledger,
+            stop,
+            tracks,
+            ready,
+            due: VecDeque::new(),
+            jobs_out: 0,
+            steps_under_way: 0,
+            applied_any: false,
+            failure: None,
+        }
+    }
+
+    /// How many moves could be made now, if at most `limit` steps may be under way; a resting step is not.
+    pub(crate) fn open_moves(&self, limit: usize) -> usize {
+        self.due.len() + self.ready.len().min(limit.saturating_sub(self.steps_under_way))
+    }
+
+    pub(crate) fn jobs_out(&self) -> usize {
+        self.jobs_out
+    }
+
+    /// Makes one of the open moves. None if it turned out that the step must not start.
+    pub(crate) fn take(&mut self, choice: usize) -> Option<Job> {
+        let (step, work) = match self.due.remove(choice) {
+            Some(due) => due,
+            None => {
+                let step = *self.ready.iter().nth(choice - self.due.len())?;
+                self.ready.remove(&step);
+                self.steps_under_way += 1;
+                (step, Work::Check)
+            }
+        };
+        let allowed = self.plan.steps[step].deadline;
+        let deadline = *self.tracks[step].deadline.get_or_insert_with(|| Deadline::starting_now(self.clock, allowed));
+        let attempt = self.tracks[step].failures + 1;
+        if work == Work::Apply && !self.announce(step, attempt) {
+            return None;
+        }
+        self.tracks[step].busy = !matches!(work, Work::Rest(_));
+        self.jobs_out += 1;
+        Some(Job { step, work, attempt, deadline })
+    }
+
+    /// Writes down that an attempt starts; durably if it is a barrier. Whether it may start.
+    fn announce(&mut self, step: usize, attempt: u32) -> bool {
+        let why = self.tracks[step].why.clone().unwrap_or_default();
+        let kind = EventKind::StepStarted { id: self.id(step), attempt, why };
+        match self.ledger.intend(self.clock.monotonic(), kind, self.durability(step)) {
+            Ok(()) => {
+                self.applied_any = true;
+                true
+            }
+            Err(error) => {
+                self.steps_under_way -= 1;
+                let error = unrecorded(&format!("that step `{}` starts", self.id(step)), &error);
+                self.fail_for_good(step, self.clock.monotonic(), attempt, error);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn hear(&mut self, news: News) {
+        let News { step, at, what } = news;
+        if let What::Detail(text) = what {
+            return self.hear_detail(step, at, text);
+        }
+        self.jobs_out -= 1;
+        self.tracks[step].busy = false;
+        match what {
+            What::Checked(Ok(Condition::AlreadySo)) => self.finish_step(step, at, Finish::AlreadySo),
+            What::Applied(Ok(())) => self.finish_step(step, at, Finish::Done),
+            What::Checked(Ok(Condition::Needed(why))) => {
+                self.tracks[step].why = Some(why);
+                self.go_on(step, Work::Apply);
+            }
+            What::Checked(Err(error)) | What::Applied(Err(error)) => {
+                self.steps_under_way -= 1;
+                self.judge(step, at, error);
+            }
+            What::Rested => {
+                self.steps_under_way += 1;
+                let work = if self.tracks[step].why.is_some() { Work::Apply } else { Work::Check };
+                self.go_on(step, work);
+            }
+            What::Detail(_) | What::Died => {}
+        }
+    }
+
+    fn hear_detail(&mut self, step: usize, at: Duration, text: String) {
+        let kind = EventKind::StepDetail { id: self.id(step), text };
+        self.tracks[step].details += 1;
+        if self.tracks[step].details > DETAILS_KEPT {
+            return self.ledger.whisper(at, kind);
+        }
+        if let Err(error) = self.ledger.record(at, kind, Durability::Eventually) {
+            self.stop_for(step, unrecorded(&format!("how step `{}` goes", self.id(step)), &error));
+        }
+    }
+
+    fn go_on(&mut self, step: usize, work: Work) {
+        if self.failure.is_some() {
+            self.steps_under_way -= 1;
+        } else {
+            self.due.push_back((step, work));
+        }
+    }
+
+    fn finish_step(&mut self, step: usize, at: Duration, outcome: Finish) {
+        self.steps_under_way -= 1;
+        let kind = EventKind::StepFinished { id: self.id(step), outcome };
+        let written = match outcome {
+            Finish::AlreadySo => self.ledger.mention(at, kind),
+            Finish::Done => self.ledger.record(at, kind, self.durability(step)),
+        };
+        if let Err(error) = written {
+            return self.stop_for(step, unrecorded(&format!("that step `{}` is done", self.id(step)), &error));
+        }
+        for &dependent in self.graph.dependents(step) {
+            let track = &mut self.tracks[dependent];
+            track.unmet_needs -= 1;
+            if track.unmet_needs == 0 && self.failure.is_none() {
+                self.ready.insert(dependent);
+            }
+        }
+    }
+
+    /// Decides whether a failed attempt is followed by another.
+    fn judge(&mut self, step: usize, at: Duration, error: StepError) {
+        self.tracks[step].failures += 1;
+        let attempt = self.tracks[step].failures;
+        if error.class != ErrorClass::Transient || self.failure.is_some() {
+            return self.fail_for_good(step, at, attempt, error);
+        }
+        let remaining = self.tracks[step].deadline.map_or(Duration::ZERO, |deadline| deadline.remaining(self.clock));
+        let Some(rest) = self.retry.decide_rest(attempt, self.jitter.random(), remaining) else {
+            let error = StepError { message: self.out_of_time(step, attempt, &error.message), ..error };
+            return self.fail_for_good(step, at, attempt, error);
+        };
+        let kind = failed_event(self.id(step), attempt, &error, Some(rest));
+        match self.ledger.record(at, kind, Durability::Eventually) {
+            Ok(()) => self.due.push_back((step, Work::Rest(rest))),
+            Err(error) => {
+                self.stop_for(step, unrecorded(&format!("why step `{}` failed", self.id(step)), &error));
+            }
+        }
+    }
+
+    fn out_of_time(&self, step: usize, attempts: u32, message: &str) -> String {
+        let (id, allowed) = (self.id(step), human_round(self.plan.steps[step].deadline));
+        let tries = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
+        format!("step `{id}` used up its deadline of {allowed} in {tries}, the last of which failed: {message}")
+    }
+
+    fn fail_for_good(&mut self, step: usize, at: Duration, attempt: u32, error: StepError) {
+        let kind = failed_event(self.id(step), attempt, &error, None);
+        // The run fails anyway, and for a better reason than that this record is missing.
+        let _ = self.ledger.record(at, kind, Durability::Now);
+        self.stop_for(step, error);
+    }
+
+    /// The first failure names the outcome; after it nothing new starts.
+    fn stop_for(&mut self, step: usize, error: StepError) {
+        let id = self.id(step);
+        self.failure.get_or_insert((id, error));
+        self.stop.store(true, Ordering::Relaxed);
+        self.ready.clear();
+        for (_, work) in std::mem::take(&mut self.due) {
+            // A rest that has not begun holds no place.
+            self.steps_under_way -= usize::from(!matches!(work, Work::Rest(_)));
+        }
+    }
+
+    /// How long until a step is past its deadline, of those that have not been told on yet.
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        let quiet = self.tracks.iter().filter(|track| track.busy && !track.overdue_said);
+        quiet.filter_map(|track| track.deadline).map(|deadline| deadline.remaining(self.clock)).min()
+    }
+
+    /// A thread cannot be stopped from outside, but what hangs can be named before somebody kills the process.
+    pub(crate) fn say_overdue(&mut self) {
+        for step in 0..self.tracks.len() {
+            let track = &self.tracks[step];
+            let Some(deadline) = track.deadline.filter(|_| track.busy && !track.overdue_said) else { continue };
+            if deadline.remaining(self.clock).is_zero() {
+                self.tracks[step].overdue_said = true;
+                let text = format!("still running after its deadline of {}", human_round(deadline.allowed));
+                self.hear_detail(step, self.clock.monotonic(), text);
+            }
+        }
+    }
+
+    /// Tells the outcome, and hands back all events.
+    pub(crate) fn end(mut self, plan: &Digest) -> Vec<Event> {
+        let at = self.clock.monotonic();
+        let written = match (self.failure.take(), self.applied_any) {
+            (Some(failure), _) => {
+                // As above: there is a better reason to fail than a missing record of the failure.
+                let _ = self.ledger.record(at, failed_run(failure), Durability::Now);
+                Ok(())
+            }
+            (None, true) => {
+                let done = EventKind::RunFinished { outcome: RunOutcome::Done };
+                self.ledger.intend(at, done, Durability::Now)
+            }
+            (None, false) => self.ledger.settle(at, plan),
+        };
+        if let Err(error) = written {
+            let failure = (StepId::from(RECORD_STEP), unrecorded("how the run ended", &error));
+            self.ledger.whisper(at, failed_run(failure));
+        }
+        self.ledger.into_events()
+    }
+
+    fn id(&self, step: usize) -> StepId {
+        self.plan.steps[step].id.clone()
+    }
+
+    fn durability(&self, step: usize) -> Durability {
+        if self.plan.steps[step].barrier { Durability::Now } else { Durability::Eventually }
+    }
+}
+
+pub(crate) fn outline<A>(plan: &Plan<A>) -> Vec<StepOutline> {
+    plan.steps.iter().map(|step| StepOutline { id: step.id.clone(), needs: step.needs.clone() }).collect()
+}
+
+pub(crate) fn failed_run((step, error): (StepId, StepError)) -> EventKind {
+    let StepError { class, message, advice } = error;
+    EventKind::RunFinished { outcome: RunOutcome::Failed { step, class, message, advice } }
+}
+
+fn failed_event(id: StepId, attempt: u32, error: &StepError, rest: Option<Duration>) -> EventKind {
+    let StepError { class, message, advice } = error.clone();
+    let retry_in_ms = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
+    EventKind::StepFailed { id, attempt, class, message, advice, retry_in_ms }
+}
+
+/// Without a record nothing may go on: a crash would leave a node that nobody can tell the state of.
+fn unrecorded(what: &str, error: &JournalError) -> StepError {
+    StepError::needs_operator(format!("cannot record {what}: {}", error.explain())).with_advice(error.advice())
+}

@@ -1,0 +1,298 @@
+//! The memory of a node across crashes and reboots.
+//!
+//! Append-only text, one record a line:
+//!
+//! ```text
+//! <16 hex digits> <event as JSON>\n
+//! ```
+//!
+//! The digits are the first 64 bits of `sha256(digits of the line before + JSON)`, with sixteen zeros before the first
+//! line. The chain makes every record vouch for all before it: a line cannot be changed, moved or left out unseen.
+//!
+//! In: the bytes of a [`LogStore`]. Out: the events of all whole records, and a store that ends after the last of them.
+//! Fails: [`JournalError`] when the store does. Torn and damaged content is no failure but a [`Recovery`]: what cannot
+//! be vouched for counts as never recorded, and its steps are checked again. After a failed write the journal refuses
+//! all further ones, because a record behind a torn one would be lost at the next start.
+
+use std::{collections::BTreeSet, io};
+
+use data_encoding::HEXLOWER;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    digest::Digest,
+    events::{Event, EventKind, RunOutcome, Timestamp},
+    plan::StepId,
+};
+
+const CHECKSUM_LENGTH: usize = 16;
+const FIRST_CHECKSUM: &str = "0000000000000000";
+
+/// A growing piece of storage; implemented over a disk elsewhere.
+pub trait LogStore {
+    /// All of it; nothing at all if it does not exist yet.
+    fn load(&mut self) -> io::Result<Vec<u8>>;
+
+    /// Adds to the end. Need not be durable, and after a crash any prefix of it may be there.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes all that was appended, and every truncation, survive a loss of power.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Cuts everything behind the first `len` bytes.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl<S: LogStore + ?Sized> LogStore for Box<S> {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        (**self).load()
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        (**self).sync()
+    }
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        (**self).truncate(len)
+    }
+}
+
+impl<S: LogStore + ?Sized> LogStore for &mut S {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        (**self).load()
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        (**self).sync()
+    }
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        (**self).truncate(len)
+    }
+}
+
+/// What the journal could not vouch for when it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Bytes dropped from the end, damaged ones included. Not zero after a crash, which is no cause for worry.
+    pub torn_bytes: u64,
+    /// Records stood behind the first bad one: no crash does that, so the storage is failing or somebody edited it.
+    pub damaged: Option<Damaged>,
+}
+
+/// Where the damage begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the journal is damaged at line {line}: all from there on counts as never recorded and is checked again")]
+pub struct Damaged {
+    /// Counts from one.
+    pub line: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("cannot read the journal")]
+    Load { source: io::Error },
+    #[error("cannot cut a torn record off the journal")]
+    Truncate { source: io::Error },
+    #[error("cannot write an event as JSON for the journal")]
+    Encode { source: serde_json::Error },
+    #[error("cannot append to the journal")]
+    Append { source: io::Error },
+    #[error("cannot make the journal durable")]
+    Sync { source: io::Error },
+    #[error("an earlier write to the journal failed, so nothing more is written to it")]
+    Broken,
+}
+
+impl JournalError {
+    /// With its cause, in one line.
+    pub(crate) fn explain(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// What a person can do about it.
+    pub fn advice(&self) -> &'static str {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        match self {
+            Self::Append { source } | Self::Sync { source } | Self::Truncate { source }
+                if full.contains(&source.kind()) =>
+            {
+                "free space on the file system of the journal, then run again"
+            }
+            _ => "check the disk and the mount that hold the journal, then run again",
+        }
+    }
+}
+
+/// Whether further writes make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Sound,
+    Broken,
+}
+
+/// All that was recorded, and the way to record more.
+#[derive(Debug)]
+pub struct Journal<S = Box<dyn LogStore>> {
+    store: S,
+    events: Vec<Event>,
+    last_checksum: String,
+    unsynced: bool,
+    health: Health,
+}
+
+impl<S: LogStore> Journal<S> {
+    pub fn open(mut store: S) -> Result<(Self, Recovery), JournalError> {
+        let bytes = store.load().map_err(|source| JournalError::Load { source })?;
+        let parsed = parse_journal(&bytes);
+        if parsed.recovery.torn_bytes > 0 {
+            store.truncate(parsed.whole_bytes).map_err(|source| JournalError::Truncate { source })?;
+        }
+        let journal = Self {
+            store,
+            events: parsed.events,
+            last_checksum: parsed.last_checksum,
+            // The sync of a truncation can wait for the next barrier: until then it would only be repeated.
+            unsynced: parsed.recovery.torn_bytes > 0,
+            health: Health::Sound,
+        };
+        Ok((journal, parsed.recovery))
+    }
+
+    /// Not durable before [`Journal::sync`].
+    pub fn append(&mut self, event: &Event) -> Result<(), JournalError> {
+        if self.health == Health::Broken {
+            return Err(JournalError::Broken);
+        }
+        let json = serde_json::to_string(event).map_err(|source| JournalError::Encode { source })?;
+        let sum = checksum(&self.last_checksum, json.as_bytes());
+        self.unsynced = true;
+        self.store.append(format!("{sum} {json}\n").as_bytes()).map_err(|source| {
+            self.health = Health::Broken;
+            JournalError::Append { source }
+        })?;
+        self.last_checksum = sum;
+        self.events.push(event.clone());
+        Ok(())
+    }
+
+    /// Costs nothing when there is nothing to make durable.
+    pub fn sync(&mut self) -> Result<(), JournalError> {
+        if self.health == Health::Broken {
+            return Err(JournalError::Broken);
+        }
+        if self.unsynced {
+            self.store.sync().map_err(|source| {
+                // After a failed sync the kernel may have dropped the pages: a second one would succeed and lie.
+                self.health = Health::Broken;
+                JournalError::Sync { source }
+            })?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+}
+
+impl<S> Journal<S> {
+    /// Everything recorded, oldest first; may hold several runs of several plans.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The steps that are recorded done for this plan. A step that was started again since does not count, nor does
+    /// anything from before the run of another plan, which may have undone it.
+    pub fn history(&self, plan: &Digest) -> BTreeSet<StepId> {
+        let mut done = BTreeSet::new();
+        let mut current: Option<&Digest> = None;
+        for event in &self.events {
+            match &event.kind {
+                EventKind::RunStarted { plan: started, .. } => {
+                    if started != plan {
+                        done.clear();
+                    }
+                    current = Some(started);
+                }
+                _ if current != Some(plan) => {}
+                EventKind::StepFinished { id, .. } => {
+                    done.insert(id.clone());
+                }
+                EventKind::StepStarted { id, .. } | EventKind::StepFailed { id, .. } => {
+                    done.remove(id);
+                }
+                _ => {}
+            }
+        }
+        done
+    }
+
+    /// The plan and the outcome of the last recorded run.
+    pub(crate) fn last_run(&self) -> Option<(&Digest, RunOutcome)> {
+        let start = self.events.iter().rposition(|event| matches!(event.kind, EventKind::RunStarted { .. }))?;
+        let EventKind::RunStarted { plan, .. } = &self.events[start].kind else { return None };
+        let outcome = self.events[start..].iter().rev().find_map(|event| match &event.kind {
+            EventKind::RunFinished { outcome } => Some(outcome.clone()),
+            _ => None,
+        });
+        Some((plan, outcome.unwrap_or(RunOutcome::Unfinished)))
+    }
+}
+
+fn checksum(previous: &str, json: &[u8]) -> String {
+    let hash = Sha256::new().chain_update(previous.as_bytes()).chain_update(json).finalize();
+    HEXLOWER.encode(&hash[..CHECKSUM_LENGTH / 2])
+}
+
+struct Parsed {
+    events: Vec<Event>,
+    last_checksum: String,
+    whole_bytes: u64,
+    recovery: Recovery,
+}
+
+fn parse_journal(bytes: &[u8]) -> Parsed {
+    let mut events = Vec::new();
+    let mut last_checksum = FIRST_CHECKSUM.to_owned();
+    let mut whole = 0;
+    let mut damaged = None;
+    while whole < bytes.len() {
+        let rest = &bytes[whole..];
+        let end = rest.iter().position(|&byte| byte == b'\n');
+        let record = end.and_then(|end| parse_record(&rest[..end], &last_checksum));
+        let Some((event, sum)) = record else {
+            let is_last = end.is_none_or(|end| end + 1 == rest.len());
+            damaged = (!is_last).then_some(Damaged { line: events.len() as u64 + 1 });
+            break;
+        };
+        events.push(event);
+        last_checksum = sum;
+        whole += end.map_or(0, |end| end + 1);
+    }
+    let recovery = Recovery { torn_bytes: (bytes.len() - whole) as u64, damaged };
+    Parsed { events, last_checksum, whole_bytes: whole as u64, recovery }
+}
+
+/// The event and the checksum of a line without its line feed; none if the checksum does not vouch for it.
+fn parse_record(line: &[u8], previous: &str) -> Option<(Event, String)> {
+    let (sum, json) = line.split_at_checked(CHECKSUM_LENGTH)?;
+    let json = json.strip_prefix(b" ")?;
+    let expected = checksum(previous, json);
+    (sum == expected.as_bytes()).then(|| (parse_event(json), expected))
+}
+
+/// The checksum has vouched for the text, so what does not parse is of another release, not damage.
+fn parse_event(json: &[u8]) -> Event {
+    #[derive(Deserialize)]
+    struct OnlyTime {
+        at: Timestamp,
+    }
+    serde_json::from_slice(json).unwrap_or_else(|_| {
+        let at = serde_json::from_slice(json).map_or(Timestamp::default(), |OnlyTime { at }| at);
+        Event { at, kind: EventKind::Unknown }
+    })
+}

@@ -1,0 +1,93 @@
+//! One root folder and the few file-system verbs that nodestrap needs, each a thin wrapper of a system call.
+//!
+//! Paths are absolute *inside the root*: `/etc/x` with root `/srv/n1` is `/srv/n1/etc/x`, and a symbolic link found on
+//! the way is resolved inside the root as a chroot would. Nothing here is durable until it is synced.
+//!
+//! In: a path and the bytes or bits wanted there. Out: what the kernel did. Fails with [`DiskError`], which names the
+//! verb and the path; its source is the kernel's own word (`ENOSPC`, `EROFS`, …), reachable by `raw_os_error`.
+//! [`RootedDisk`] is the Linux one; [`crate::fake::FakeDisk`] is the one that loses power.
+
+mod path;
+mod rooted;
+
+use std::path::Path;
+
+pub use rooted::RootedDisk;
+
+use serde::{Deserialize, Serialize};
+
+/// What is at a path (a link is not followed).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    pub kind: Kind,
+    /// Permission bits only (07777).
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    /// Which file system holds it (`st_dev`): equal numbers share one `sync_file_system`.
+    pub device: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    File,
+    Folder,
+    Link { target: String },
+    Other,
+}
+
+/// The operation that failed, on what, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {path:?}")]
+pub struct DiskError {
+    pub operation: &'static str,
+    pub path: String,
+    pub source: std::io::Error,
+}
+
+impl DiskError {
+    pub(crate) fn new(operation: &'static str, path: &Path, source: impl Into<std::io::Error>) -> Self {
+        Self { operation, path: path.display().to_string(), source: source.into() }
+    }
+}
+
+pub trait Disk: Send + Sync {
+    /// The whole file, or `None` if nothing is there; a link at the path is followed. More than `limit` bytes is an error, never a truncation.
+    fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
+    fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError>;
+    /// Sorted names in a folder; empty if there is no such folder.
+    fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError>;
+    /// Creates a new file with its final mode from the first instant (never wider, whatever the umask); fails if
+    /// anything is at the path.
+    fn create(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<(), DiskError>;
+    /// Appends to a file, creating it 0600 if absent (journals).
+    fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), DiskError>;
+    fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError>;
+    /// Creates the folder; missing parents are made 0755; existing ones are left as they are.
+    fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError>;
+    fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError>;
+    /// Replaces the destination in one step.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
+    /// `false` if nothing was there. Folders only when empty.
+    fn remove(&self, path: &Path) -> Result<bool, DiskError>;
+    fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError>;
+    /// Content of one file is durable.
+    fn sync_file(&self, path: &Path) -> Result<(), DiskError>;
+    /// Names in one folder are durable.
+    fn sync_folder(&self, path: &Path) -> Result<(), DiskError>;
+    /// Everything on the file system that holds `path` is durable: one `syncfs`.
+    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError>;
+    /// An exclusive advisory lock that ends with the process; `None` if another process holds it. The lock file is
+    /// 0600; its folder is made if missing.
+    fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError>;
+}
+
+/// Held as long as it lives.
+pub struct LockGuard(#[allow(dead_code, reason = "the value is held, not read")] Box<dyn Send + Sync>);
+
+impl LockGuard {
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
+        Self(Box::new(held))
+    }
+}

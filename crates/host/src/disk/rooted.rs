@@ -1,0 +1,370 @@
+//! [`Disk`] on Linux: every verb opens the parent folder beneath the root's descriptor (`openat2`, `RESOLVE_IN_ROOT`)
+//! and then acts on the bare name with a `*at` call, so that no link and no `..` can lead out of the root.
+//!
+//! Needs Linux 5.6. An older kernel (or a filter that hides `openat2`) is served with plain paths when the root is `/`,
+//! where there is nothing to leave, and refused otherwise.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::io::Errno;
+
+use super::path::{relative, split};
+use super::{Disk, DiskError, Kind, LockGuard, Stat};
+
+/// Opened folders and files never leak into a child process.
+const BASE: OFlags = OFlags::CLOEXEC;
+/// The kernel answers `EAGAIN` when a rename elsewhere raced with `..`; it asks to try again.
+const RESOLVE_ATTEMPTS: u32 = 64;
+
+pub struct RootedDisk {
+    root: OwnedFd,
+    resolver: Resolver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resolver {
+    InRoot,
+    /// Only for the root `/`.
+    PlainPaths,
+}
+
+impl RootedDisk {
+    pub fn open(root: &Path) -> Result<Self, DiskError> {
+        let failed = |source: io::Error| DiskError::new("open the root folder", root, source);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
+        let fd = rustix::fs::open(root, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        let probe = rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT);
+        let resolver = decide_resolver(probe.err(), root).map_err(failed)?;
+        Ok(Self { root: fd, resolver })
+    }
+
+    /// Opens a path, links followed inside the root.
+    fn resolve(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | BASE;
+        if self.resolver == Resolver::PlainPaths {
+            return Ok(retry(|| rustix::fs::open(path, flags, Mode::empty()))?);
+        }
+        for _ in 0..RESOLVE_ATTEMPTS {
+            match rustix::fs::openat2(&self.root, relative(path), flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<OwnedFd> {
+        self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// The verb on the bare name in its opened folder, with the error named.
+    fn at<T>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        act: impl FnOnce(&OwnedFd, &OsStr) -> io::Result<T>,
+    ) -> Result<T, DiskError> {
+        let run = || {
+            let parts = split(path)?;
+            act(&self.folder(parts.parent)?, parts.name)
+        };
+        run().map_err(|source| DiskError::new(operation, path, source))
+    }
+
+    fn open_at(&self, folder: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+        Ok(retry(|| rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW | BASE, Mode::empty()))?)
+    }
+
+    fn make_one_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
+        self.at("make folder", path, |folder, name| {
+            match rustix::fs::mkdirat(folder, name, bits(mode)) {
+                Err(Errno::EXIST) => return Ok(()),
+                other => other?,
+            }
+            let made = self.open_at(folder, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+            // The umask may have taken bits away; it can never have added any.
+            set_exact_mode(&made, mode)
+        })
+    }
+}
+
+/// What to do with the kernel's answer to the first `openat2`.
+fn decide_resolver(probe: Option<Errno>, root: &Path) -> io::Result<Resolver> {
+    match probe {
+        None => Ok(Resolver::InRoot),
+        // A container's system call filter hides unknown calls with either of the two.
+        Some(Errno::NOSYS | Errno::PERM) if root == Path::new("/") => Ok(Resolver::PlainPaths),
+        Some(Errno::NOSYS | Errno::PERM) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this kernel has no openat2 (Linux 5.6), without which links could lead out of the folder",
+        )),
+        Some(other) => Err(other.into()),
+    }
+}
+
+fn bits(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}
+
+fn set_exact_mode(fd: &OwnedFd, mode: u32) -> io::Result<()> {
+    if rustix::fs::fstat(fd)?.st_mode & 0o7777 != mode & 0o7777 {
+        rustix::fs::fchmod(fd, bits(mode))?;
+    }
+    Ok(())
+}
+
+fn retry<T>(call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    rustix::io::retry_on_intr(call)
+}
+
+fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match retry(|| rustix::io::write(fd, bytes))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+/// One byte more than the limit is asked for, so that a file that grows while it is read cannot slip through.
+fn read_limited(fd: OwnedFd, limit: u64) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::from(fd).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn absent_as_none<T>(result: Result<T, DiskError>) -> Result<Option<T>, DiskError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_absent(&error.source) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn stat_at(folder: &OwnedFd, name: &OsStr) -> io::Result<Stat> {
+    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Folder,
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
+            Kind::Link { target: target.to_string_lossy().into_owned() }
+        }
+        _ => Kind::Other,
+    };
+    Ok(Stat {
+        kind,
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        device: stat.st_dev,
+    })
+}
+
+fn names_in(folder: &OwnedFd) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsStr::from_bytes(name).to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+impl Disk for RootedDisk {
+    fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        let read = || {
+            split(path)?;
+            // Without NONBLOCK a named pipe in the way would hold us for ever.
+            let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
+                FileType::RegularFile => read_limited(fd, limit),
+                FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+                _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+            }
+        };
+        absent_as_none(read().map_err(|source| DiskError::new("read", path, source)))
+    }
+
+    fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
+        absent_as_none(self.at("look at", path, stat_at))
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
+        let list = || names_in(&self.resolve(folder, OFlags::RDONLY | OFlags::DIRECTORY)?);
+        match list() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other.map_err(|source| DiskError::new("list", folder, source)),
+        }
+    }
+
+    fn create(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<(), DiskError> {
+        self.at("create", path, |folder, name| {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | BASE;
+            let fd = retry(|| rustix::fs::openat(folder, name, flags, bits(mode)))?;
+            // The mode comes last: a write takes set-user-id bits away again.
+            let written = write_all(&fd, bytes).and_then(|()| set_exact_mode(&fd, mode));
+            if written.is_err() {
+                // A full disk gets its space back; the first error is the one that counts.
+                let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+            }
+            written
+        })
+    }
+
+    fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+        self.at("append to", path, |folder, name| {
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | BASE;
+            let fd = retry(|| rustix::fs::openat(folder, name, flags, bits(0o600)))?;
+            write_all(&fd, bytes)
+        })
+    }
+
+    fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError> {
+        self.at("truncate", path, |folder, name| {
+            let fd = self.open_at(folder, name, OFlags::WRONLY)?;
+            Ok(retry(|| rustix::fs::ftruncate(&fd, length))?)
+        })
+    }
+
+    fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
+        let mut missing: Vec<PathBuf> = Vec::new();
+        for ancestor in path.ancestors() {
+            match self.folder(ancestor) {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(ancestor.to_owned()),
+                Err(source) => return Err(DiskError::new("make folder", path, source)),
+            }
+        }
+        while let Some(folder) = missing.pop() {
+            let is_last = missing.is_empty();
+            self.make_one_folder(&folder, if is_last { mode } else { 0o755 })?;
+        }
+        // A dangling link or a file counts as "exists" for mkdir; it must not pass for a folder.
+        self.folder(path).map(drop).map_err(|source| DiskError::new("make folder", path, source))
+    }
+
+    fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError> {
+        self.at("make link", path, |folder, name| Ok(rustix::fs::symlinkat(target, folder, name)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        self.at("rename to", to, |to_folder, to_name| {
+            let parts = split(from)?;
+            let from_folder = self.folder(parts.parent)?;
+            Ok(rustix::fs::renameat(&from_folder, parts.name, to_folder, to_name)?)
+        })
+    }
+
+    fn remove(&self, path: &Path) -> Result<bool, DiskError> {
+        let removed = self.at("remove", path, |folder, name| {
+            match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?),
+                other => Ok(other?),
+            }
+        });
+        Ok(absent_as_none(removed)?.is_some())
+    }
+
+    fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError> {
+        let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        self.at("set owner of", path, |folder, name| {
+            let before = stat_at(folder, name)?;
+            rustix::fs::chownat(folder, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?;
+            // The kernel clears these bits on a change of owner, for root too.
+            if before.kind == Kind::File && before.mode & 0o6000 != 0 {
+                set_exact_mode(&self.open_at(folder, name, OFlags::RDONLY)?, before.mode)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.at("sync", path, |folder, name| {
+            let fd = self.open_at(folder, name, OFlags::RDONLY)?;
+            // fdatasync may leave out the mode and the owner.
+            Ok(retry(|| rustix::fs::fsync(&fd))?)
+        })
+    }
+
+    fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
+        let sync = || -> io::Result<()> {
+            let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+            match retry(|| rustix::fs::fsync(&fd)) {
+                // A read-only file system (squashfs, erofs) has no fsync, and nothing that could be lost.
+                Err(Errno::INVAL) => Ok(()),
+                other => Ok(other?),
+            }
+        };
+        sync().map_err(|source| DiskError::new("sync folder", path, source))
+    }
+
+    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
+        let sync = || -> io::Result<()> {
+            let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            Ok(retry(|| rustix::fs::syncfs(fd.as_fd()))?)
+        };
+        sync().map_err(|source| DiskError::new("sync the file system of", path, source))
+    }
+
+    fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {
+        if let Some(parent) = path.parent() {
+            self.make_folder(parent, 0o755)?;
+        }
+        self.at("lock", path, |folder, name| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | BASE;
+            let fd = retry(|| rustix::fs::openat(folder, name, flags, bits(0o600)))?;
+            match retry(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
+                Ok(()) => Ok(Some(LockGuard::new(fd))),
+                Err(Errno::WOULDBLOCK) => Ok(None),
+                Err(other) => Err(other.into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_kernel_is_served_at_the_real_root_only() {
+        assert_eq!(decide_resolver(None, Path::new("/srv")).unwrap(), Resolver::InRoot);
+        assert_eq!(decide_resolver(Some(Errno::NOSYS), Path::new("/")).unwrap(), Resolver::PlainPaths);
+        let refused = decide_resolver(Some(Errno::NOSYS), Path::new("/srv")).unwrap_err();
+        assert!(refused.to_string().contains("openat2"), "{refused}");
+        assert!(decide_resolver(Some(Errno::MFILE), Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn plain_paths_do_the_same_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RootedDisk { root: RootedDisk::open(Path::new("/")).unwrap().root, resolver: Resolver::PlainPaths };
+        let file = folder.path().join("a/b/c");
+        disk.make_folder(file.parent().unwrap(), 0o750).unwrap();
+        disk.create(&file, 0o640, b"x").unwrap();
+        disk.sync_file(&file).unwrap();
+        assert_eq!(disk.read(&file, 1).unwrap().unwrap(), b"x");
+        assert_eq!(disk.list(&folder.path().join("a/b")).unwrap(), ["c"]);
+        assert!(disk.remove(&file).unwrap());
+        assert_eq!(disk.stat(&file).unwrap(), None);
+    }
+}

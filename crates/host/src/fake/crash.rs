@@ -1,0 +1,156 @@
+//! When the fake machine dies or its disk fails. One counter for all effects, so that "the n-th operation" means the
+//! same for files and units together.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is left after the crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The process dies; the kernel keeps everything that was written.
+    ProcessKill,
+    /// The machine dies and boots again: un-synced state is lost, kept or torn; `/run` is empty.
+    PowerLoss,
+}
+
+/// Where in the n-th operation the process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    Before,
+    /// Half of the bytes of a `create` or an `append` are written; as `After` for everything else.
+    Midway,
+    After,
+}
+
+/// An error that the disk gives instead of doing the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A kernel error number, for example 28 (`ENOSPC`), 5 (`EIO`), 30 (`EROFS`).
+    Errno(i32),
+    Kind(io::ErrorKind),
+}
+
+impl Fault {
+    pub const DISK_FULL: Self = Self::Errno(28);
+    pub const INPUT_OUTPUT: Self = Self::Errno(5);
+    pub const READ_ONLY: Self = Self::Errno(30);
+
+    fn error(self) -> io::Error {
+        match self {
+            Self::Errno(number) => io::Error::from_raw_os_error(number),
+            Self::Kind(kind) => kind.into(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    Once,
+    /// This operation and all later ones. A full disk still allows removals, and stays full: somebody else fills it.
+    FromThenOn,
+}
+
+/// Shared by all fakes of one machine.
+#[derive(Default)]
+pub struct CrashPoint {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    done: u64,
+    crash: Option<(u64, Moment)>,
+    fault: Option<(u64, Fault, Repeat)>,
+    crashed: bool,
+    log: Vec<String>,
+}
+
+/// What the caller must do with its operation.
+pub(crate) enum Verdict {
+    Do,
+    /// Do it (or half of it), then fail with [`crashed`].
+    DoThenDie(Moment),
+}
+
+impl CrashPoint {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The process dies at the `n`-th operation, counted from 1 since the machine was made.
+    pub fn crash_at(&self, n: u64, moment: Moment) {
+        self.with(|state| state.crash = Some((n, moment)));
+    }
+
+    /// The `n`-th operation fails with this error, and has no effect.
+    pub fn fail_at(&self, n: u64, fault: Fault, repeat: Repeat) {
+        self.with(|state| state.fault = Some((n, fault, repeat)));
+    }
+
+    /// Takes a failure back: the disk has room again.
+    pub fn heal(&self) {
+        self.with(|state| state.fault = None);
+    }
+
+    /// How many operations were asked for so far.
+    pub fn operations(&self) -> u64 {
+        self.with(|state| state.done)
+    }
+
+    pub fn crashed(&self) -> bool {
+        self.with(|state| state.crashed)
+    }
+
+    /// One line per operation, for example `3 rename /a/.x.nodestrap-new /a/x`.
+    pub fn log(&self) -> Vec<String> {
+        self.with(|state| state.log.clone())
+    }
+
+    /// Reading is no operation, but the dead do not read.
+    pub(crate) fn read(&self) -> io::Result<()> {
+        if self.crashed() { Err(crashed()) } else { Ok(()) }
+    }
+
+    pub(crate) fn operation(&self, what: &str) -> io::Result<Verdict> {
+        self.with(|state| {
+            if state.crashed {
+                return Err(crashed());
+            }
+            state.done += 1;
+            let (n, line) = (state.done, format!("{} {what}", state.done));
+            match (state.crash, state.fault) {
+                (Some((at, Moment::Before)), _) if at == n => {
+                    state.crashed = true;
+                    state.log.push(format!("{line} (killed before)"));
+                    Err(crashed())
+                }
+                (Some((at, moment)), _) if at == n => {
+                    state.crashed = true;
+                    state.log.push(format!("{line} (killed {moment:?})"));
+                    Ok(Verdict::DoThenDie(moment))
+                }
+                (_, Some((at, fault, repeat))) if is_hit(what, n, at, fault, repeat) => {
+                    state.log.push(format!("{line} (failed: {fault:?})"));
+                    Err(fault.error())
+                }
+                _ => {
+                    state.log.push(line);
+                    Ok(Verdict::Do)
+                }
+            }
+        })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn is_hit(what: &str, n: u64, at: u64, fault: Fault, repeat: Repeat) -> bool {
+    let allowed = fault == Fault::DISK_FULL && what.starts_with("remove ");
+    n == at || (n > at && repeat == Repeat::FromThenOn && !allowed)
+}
+
+pub(crate) fn crashed() -> io::Error {
+    io::Error::other("crashed")
+}

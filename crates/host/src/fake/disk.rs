@@ -1,0 +1,269 @@
+//! [`FakeDisk`]: the trait above the tree, with the crash point in front of every change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
+use super::crash::{Crash, CrashPoint, Moment, Verdict, crashed};
+use super::tree::{Ino, Lasting, Node, Tree};
+use crate::disk::{Disk, DiskError, Kind, LockGuard, Stat};
+
+/// A clone is another handle of the same disk.
+#[derive(Clone)]
+pub struct FakeDisk {
+    tree: Arc<Mutex<Tree>>,
+    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    crash: Arc<CrashPoint>,
+}
+
+/// One thing in a [`FakeDisk::snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub kind: Kind,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Empty for everything but files.
+    pub content: Vec<u8>,
+}
+
+impl Default for FakeDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FakeDisk {
+    /// An empty root, and `/run`, which is a file system of its own that a power loss empties.
+    pub fn new() -> Self {
+        let mut tree = Tree::new();
+        // An empty tree takes any mount.
+        let _ = tree.mount(Path::new("/run"), Lasting::UntilReboot);
+        Self::of(tree)
+    }
+
+    fn of(tree: Tree) -> Self {
+        Self { tree: Arc::new(Mutex::new(tree)), locks: Arc::default(), crash: CrashPoint::new() }
+    }
+
+    /// Makes `path` a durable file system of its own (and makes the whole tree durable so far).
+    pub fn mount(&self, path: &Path) -> Result<(), DiskError> {
+        let mounted = self.tree().mount(path, Lasting::Durable);
+        mounted.map_err(|source| DiskError::new("mount", path, source))
+    }
+
+    /// Where to say when this machine dies or fails, and how many operations it did.
+    pub fn crash_point(&self) -> &Arc<CrashPoint> {
+        &self.crash
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.crash.operations()
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.crash.log()
+    }
+
+    /// What a new process finds: a new disk with its own crash point, no locks held.
+    pub fn after_crash(&self, crash: Crash, seed: u64) -> Self {
+        Self::of(match crash {
+            Crash::ProcessKill => self.tree().clone(),
+            Crash::PowerLoss => self.tree().after_power_loss(seed),
+        })
+    }
+
+    /// The same disk without a crash point: for what other processes of the machine do, and for tests to set it up.
+    pub fn uncounted(&self) -> Self {
+        Self { crash: CrashPoint::new(), ..self.clone() }
+    }
+
+    /// Everything on the disk by path, without `/`.
+    pub fn snapshot(&self) -> BTreeMap<PathBuf, Entry> {
+        let tree = self.tree();
+        let mut entries = BTreeMap::new();
+        let mut todo = vec![(PathBuf::from("/"), 0)];
+        while let Some((path, ino)) = todo.pop() {
+            if let Node::Folder(folder) = &tree.inode(ino).node {
+                todo.extend(folder.now.iter().map(|(name, child)| (path.join(name), *child)));
+            }
+            if path != Path::new("/") {
+                entries.insert(path, entry(&tree, ino));
+            }
+        }
+        entries
+    }
+
+    /// A digest of the snapshot, without what lies at or below the given paths.
+    pub fn tree_digest(&self, excluding: &[&str]) -> String {
+        let mut digest = Sha256::new();
+        for (path, entry) in self.snapshot() {
+            if excluding.iter().any(|prefix| path.starts_with(prefix)) {
+                continue;
+            }
+            let head = format!("{path:?} {:?} {:o} {} {}", entry.kind, entry.mode, entry.uid, entry.gid);
+            for part in [head.as_bytes(), &entry.content] {
+                digest.update((part.len() as u64).to_le_bytes());
+                digest.update(part);
+            }
+        }
+        HEXLOWER.encode(&digest.finalize())
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look<T>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        look: impl FnOnce(&Tree) -> io::Result<T>,
+    ) -> Result<T, DiskError> {
+        let result = self.crash.read().and_then(|()| look(&self.tree()));
+        result.map_err(|source| DiskError::new(operation, path, source))
+    }
+
+    fn change<T>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        what: &str,
+        change: impl FnOnce(&mut Tree, Moment) -> io::Result<T>,
+    ) -> Result<T, DiskError> {
+        let run = || match self.crash.operation(what)? {
+            Verdict::Do => change(&mut self.tree(), Moment::After),
+            Verdict::DoThenDie(moment) => change(&mut self.tree(), moment).and(Err(crashed())),
+        };
+        run().map_err(|source| DiskError::new(operation, path, source))
+    }
+}
+
+fn entry(tree: &Tree, ino: Ino) -> Entry {
+    let inode = tree.inode(ino);
+    let (kind, content) = match &inode.node {
+        Node::File(file) => (Kind::File, file.now.clone()),
+        Node::Folder(_) => (Kind::Folder, Vec::new()),
+        Node::Link(target) => (Kind::Link { target: target.clone() }, Vec::new()),
+    };
+    Entry { kind, mode: inode.mode, uid: inode.owner.0, gid: inode.owner.1, content }
+}
+
+fn or_none<T>(result: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        other => other,
+    }
+}
+
+impl Disk for FakeDisk {
+    fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        self.look("read", path, |tree| {
+            let Some(ino) = or_none(tree.place(path, true).map(|place| place.found))? else { return Ok(None) };
+            match &tree.inode(ino).node {
+                Node::File(file) if file.now.len() as u64 > limit => {
+                    Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")))
+                }
+                Node::File(file) => Ok(Some(file.now.clone())),
+                _ => Err(io::ErrorKind::IsADirectory.into()),
+            }
+        })
+    }
+
+    fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
+        self.look("look at", path, |tree| {
+            let found = or_none(tree.place(path, false).map(|place| place.found))?;
+            Ok(found.map(|ino| {
+                let Entry { kind, mode, uid, gid, content } = entry(tree, ino);
+                Stat { kind, mode, uid, gid, size: content.len() as u64, device: tree.inode(ino).device }
+            }))
+        })
+    }
+
+    fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
+        self.look("list", folder, |tree| match tree.existing(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            found => Ok(tree.folder(found?)?.now.keys().cloned().collect()),
+        })
+    }
+
+    fn create(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<(), DiskError> {
+        let what = format!("create {} {mode:o} {} bytes", path.display(), bytes.len());
+        self.change("create", path, &what, |tree, moment| tree.create(path, mode, bytes, moment))
+    }
+
+    fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+        let what = format!("append {} {} bytes", path.display(), bytes.len());
+        self.change("append to", path, &what, |tree, moment| tree.append(path, bytes, moment))
+    }
+
+    fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError> {
+        let what = format!("truncate {} {length}", path.display());
+        self.change("truncate", path, &what, |tree, _| tree.truncate(path, length))
+    }
+
+    fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
+        let what = format!("make-folder {} {mode:o}", path.display());
+        self.change("make folder", path, &what, |tree, _| tree.make_folder(path, mode))
+    }
+
+    fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError> {
+        let what = format!("symlink {} {target}", path.display());
+        self.change("make link", path, &what, |tree, _| tree.symlink(target, path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let what = format!("rename {} {}", from.display(), to.display());
+        self.change("rename to", to, &what, |tree, _| tree.rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> Result<bool, DiskError> {
+        let what = format!("remove {}", path.display());
+        self.change("remove", path, &what, |tree, _| tree.remove(path))
+    }
+
+    fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError> {
+        let what = format!("set-owner {} {uid}:{gid}", path.display());
+        self.change("set owner of", path, &what, |tree, _| tree.set_owner(path, (uid, gid)))
+    }
+
+    fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
+        let what = format!("sync-file {}", path.display());
+        self.change("sync", path, &what, |tree, _| tree.sync_file(path))
+    }
+
+    fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
+        let what = format!("sync-folder {}", path.display());
+        self.change("sync folder", path, &what, |tree, _| tree.sync_folder(path))
+    }
+
+    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
+        let what = format!("sync-file-system {}", path.display());
+        self.change("sync the file system of", path, &what, |tree, _| tree.sync_file_system(path))
+    }
+
+    fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {
+        let what = format!("lock {}", path.display());
+        self.change("lock", path, &what, |tree, _| {
+            tree.make_folder(path.parent().unwrap_or(Path::new("/")), 0o755)?;
+            tree.append(path, b"", Moment::After)?;
+            let taken = self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+            Ok(taken.then(|| LockGuard::new(HeldLock { locks: self.locks.clone(), path: path.to_owned() })))
+        })
+    }
+}
+
+struct HeldLock {
+    locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    path: PathBuf,
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+    }
+}

@@ -1,0 +1,40 @@
+//! A machine whose facts are what the test says.
+
+use crate::machine::{BootId, Machine, MachineError, MachineId, OsRelease, parse_os_release};
+
+/// Fields are free to change; the boot id counts boots.
+pub struct FakeMachine {
+    pub boots: u64,
+    pub machine_id: MachineId,
+    pub hostname: Option<String>,
+    pub os_release: OsRelease,
+}
+
+impl Default for FakeMachine {
+    fn default() -> Self {
+        Self {
+            boots: 1,
+            machine_id: MachineId::Known("0123456789abcdef0123456789abcdef".to_owned()),
+            hostname: Some("node-1".to_owned()),
+            os_release: parse_os_release("ID=debian\nVERSION_ID=12\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+        }
+    }
+}
+
+impl Machine for FakeMachine {
+    fn boot_id(&self) -> Result<BootId, MachineError> {
+        Ok(BootId(format!("00000000-0000-4000-8000-{:012}", self.boots)))
+    }
+
+    fn machine_id(&self) -> Result<MachineId, MachineError> {
+        Ok(self.machine_id.clone())
+    }
+
+    fn hostname(&self) -> Result<String, MachineError> {
+        self.hostname.clone().ok_or(MachineError::NoHostname)
+    }
+
+    fn os_release(&self) -> Result<OsRelease, MachineError> {
+        Ok(self.os_release.clone())
+    }
+}

@@ -1,0 +1,403 @@
+//! The file system in memory, with what each file and folder may look like after a power loss.
+//!
+//! The model is worse than any real file system on purpose. Between two syncs every file and every single name may
+//! independently be found in any state it was ever in; the content of a file may also be cut or filled with zeros from
+//! any byte on. Order means nothing: a rename may survive whose file did not. Only a sync pins things down, and a sync
+//! of a file says nothing about its name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Component, Path};
+
+use super::crash::Moment;
+
+pub(super) type Ino = usize;
+
+/// Links followed before a path counts as a circle, as in Linux.
+const MAX_LINKS: u32 = 40;
+const EXDEV: i32 = 18;
+const ELOOP: i32 = 40;
+
+#[derive(Clone)]
+pub(super) struct Inode {
+    pub(super) node: Node,
+    pub(super) mode: u32,
+    pub(super) owner: (u32, u32),
+    pub(super) device: u64,
+    /// Owners since the last sync, oldest first.
+    past_owners: Vec<(u32, u32)>,
+}
+
+#[derive(Clone)]
+pub(super) enum Node {
+    File(FileState),
+    Folder(FolderState),
+    Link(String),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct FileState {
+    pub(super) now: Vec<u8>,
+    /// Contents since the last sync, oldest first; empty: `now` is durable.
+    past: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct FolderState {
+    pub(super) now: BTreeMap<String, Ino>,
+    /// What each changed name led to since the last sync, oldest first.
+    past: BTreeMap<String, Vec<Option<Ino>>>,
+}
+
+impl FolderState {
+    fn set(&mut self, name: &str, ino: Option<Ino>) {
+        self.past.entry(name.to_owned()).or_default().push(self.now.get(name).copied());
+        match ino {
+            Some(ino) => self.now.insert(name.to_owned(), ino),
+            None => self.now.remove(name),
+        };
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Tree {
+    inodes: Vec<Inode>,
+    /// Mount points and whether they survive a reboot.
+    mounts: Vec<(Ino, Lasting)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasting {
+    /// A tmpfs: gone at the next boot.
+    UntilReboot,
+    Durable,
+}
+
+/// Where a path leads: the folder, the name in it, and what is there.
+pub(super) struct Place {
+    folder: Ino,
+    name: String,
+    pub(super) found: Option<Ino>,
+}
+
+const ROOT: Ino = 0;
+
+impl Tree {
+    pub(super) fn new() -> Self {
+        let root = Inode::new(Node::Folder(FolderState::default()), 0o755, 1);
+        Self { inodes: vec![root], mounts: Vec::new() }
+    }
+
+    pub(super) fn inode(&self, ino: Ino) -> &Inode {
+        &self.inodes[ino]
+    }
+
+    /// Makes a folder that is a file system of its own; its name is durable.
+    pub(super) fn mount(&mut self, path: &Path, lasting: Lasting) -> io::Result<()> {
+        self.make_folder(path, 0o755)?;
+        let ino = self.existing(path)?;
+        self.mounts.push((ino, lasting));
+        self.inodes[ino].device = 1 + self.mounts.len() as u64;
+        (0..self.inodes.len()).for_each(|each| self.settle(each));
+        Ok(())
+    }
+
+    pub(super) fn place(&self, path: &Path, follow_last: bool) -> io::Result<Place> {
+        let mut todo = components(path)?;
+        let mut stack = vec![ROOT];
+        let mut links = 0;
+        while let Some(name) = todo.pop_front() {
+            let folder = *stack.last().unwrap_or(&ROOT);
+            if name == ".." {
+                stack.truncate(stack.len().saturating_sub(1).max(1));
+                continue;
+            }
+            let entries = &self.folder(folder)?.now;
+            match entries.get(&name).copied() {
+                None if todo.is_empty() => return Ok(Place { folder, name, found: None }),
+                None => return Err(io::ErrorKind::NotFound.into()),
+                Some(ino) => match &self.inodes[ino].node {
+                    Node::Link(target) if follow_last || !todo.is_empty() => {
+                        links += 1;
+                        if links > MAX_LINKS {
+                            return Err(io::Error::from_raw_os_error(ELOOP));
+                        }
+                        if target.starts_with('/') {
+                            stack.truncate(1);
+                        }
+                        let mut rest = components(&Path::new("/").join(target))?;
+                        rest.append(&mut todo);
+                        todo = rest;
+                    }
+                    _ if todo.is_empty() => return Ok(Place { folder, name, found: Some(ino) }),
+                    _ => stack.push(ino),
+                },
+            }
+        }
+        let found = stack.last().copied();
+        Ok(Place { folder: ROOT, name: ".".to_owned(), found })
+    }
+
+    /// What is at the path, links followed.
+    pub(super) fn existing(&self, path: &Path) -> io::Result<Ino> {
+        self.place(path, true)?.found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn folder(&self, ino: Ino) -> io::Result<&FolderState> {
+        match &self.inodes[ino].node {
+            Node::Folder(folder) => Ok(folder),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    pub(super) fn create(&mut self, path: &Path, mode: u32, bytes: &[u8], moment: Moment) -> io::Result<()> {
+        let ino = self.add(path, Node::File(FileState { now: Vec::new(), past: Vec::new() }), mode)?;
+        self.change_file(ino, |content| content.extend_from_slice(written(bytes, moment)))
+    }
+
+    pub(super) fn append(&mut self, path: &Path, bytes: &[u8], moment: Moment) -> io::Result<()> {
+        let ino = match self.place(path, false)?.found {
+            Some(ino) => ino,
+            None => self.add(path, Node::File(FileState::default()), 0o600)?,
+        };
+        self.change_file(ino, |content| content.extend_from_slice(written(bytes, moment)))
+    }
+
+    pub(super) fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
+        let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        self.change_file(ino, |content| content.resize(length, 0))
+    }
+
+    pub(super) fn symlink(&mut self, target: &str, path: &Path) -> io::Result<()> {
+        self.add(path, Node::Link(target.to_owned()), 0o777).map(drop)
+    }
+
+    pub(super) fn make_folder(&mut self, path: &Path, mode: u32) -> io::Result<()> {
+        let ancestors: Vec<&Path> = path.ancestors().collect();
+        for folder in ancestors.into_iter().rev() {
+            let mode = if folder == path { mode } else { 0o755 };
+            match self.place(folder, true)?.found {
+                Some(ino) => self.folder(ino).map(drop)?,
+                None => self.add(folder, Node::Folder(FolderState::default()), mode).map(drop)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.place(from, false)?, self.place(to, false)?);
+        let moved = from.found.ok_or(io::ErrorKind::NotFound)?;
+        if self.inodes[from.folder].device != self.inodes[to.folder].device {
+            return Err(io::Error::from_raw_os_error(EXDEV));
+        }
+        if let Some(replaced) = to.found {
+            match (&self.inodes[moved].node, &self.inodes[replaced].node) {
+                (Node::Folder(_), Node::Folder(old)) if old.now.is_empty() => {}
+                (Node::Folder(_), Node::Folder(_)) => return Err(io::ErrorKind::DirectoryNotEmpty.into()),
+                (Node::Folder(_), _) => return Err(io::ErrorKind::NotADirectory.into()),
+                (_, Node::Folder(_)) => return Err(io::ErrorKind::IsADirectory.into()),
+                _ => {}
+            }
+            // Two names of one file: the kernel does nothing and says yes.
+            if moved == replaced {
+                return Ok(());
+            }
+        }
+        self.set_name(to.folder, &to.name, Some(moved))?;
+        self.set_name(from.folder, &from.name, None)
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<bool> {
+        let place = match self.place(path, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(false),
+            other => other?,
+        };
+        let Some(ino) = place.found else { return Ok(false) };
+        if self.folder(ino).is_ok_and(|folder| !folder.now.is_empty()) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.set_name(place.folder, &place.name, None)?;
+        Ok(true)
+    }
+
+    pub(super) fn set_owner(&mut self, path: &Path, owner: (u32, u32)) -> io::Result<()> {
+        let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
+        let inode = &mut self.inodes[ino];
+        inode.past_owners.push(inode.owner);
+        inode.owner = owner;
+        Ok(())
+    }
+
+    pub(super) fn sync_file(&mut self, path: &Path) -> io::Result<()> {
+        let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
+        self.settle(ino);
+        Ok(())
+    }
+
+    pub(super) fn sync_folder(&mut self, path: &Path) -> io::Result<()> {
+        let ino = self.existing(path)?;
+        self.folder(ino)?;
+        self.settle(ino);
+        Ok(())
+    }
+
+    pub(super) fn sync_file_system(&mut self, path: &Path) -> io::Result<()> {
+        let device = self.inodes[self.existing(path)?].device;
+        for ino in 0..self.inodes.len() {
+            if self.inodes[ino].device == device {
+                self.settle(ino);
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the many trees that a power loss at this moment may leave, chosen by the seed.
+    pub(super) fn after_power_loss(&self, seed: u64) -> Self {
+        let mut tree = self.clone();
+        let mut chance = Chance(seed);
+        for inode in &mut tree.inodes {
+            inode.lose_power(&mut chance);
+        }
+        for (ino, lasting) in &self.mounts {
+            if *lasting == Lasting::UntilReboot {
+                tree.inodes[*ino].node = Node::Folder(FolderState::default());
+            }
+        }
+        tree
+    }
+
+    fn add(&mut self, path: &Path, node: Node, mode: u32) -> io::Result<Ino> {
+        let place = self.place(path, false)?;
+        if place.found.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let ino = self.inodes.len();
+        self.inodes.push(Inode::new(node, mode & 0o7777, self.inodes[place.folder].device));
+        self.set_name(place.folder, &place.name, Some(ino))?;
+        Ok(ino)
+    }
+
+    fn set_name(&mut self, folder: Ino, name: &str, ino: Option<Ino>) -> io::Result<()> {
+        match &mut self.inodes[folder].node {
+            Node::Folder(state) if name != "." => {
+                state.set(name, ino);
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn change_file(&mut self, ino: Ino, change: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        match &mut self.inodes[ino].node {
+            Node::File(file) => {
+                file.past.push(file.now.clone());
+                change(&mut file.now);
+                Ok(())
+            }
+            Node::Folder(_) => Err(io::ErrorKind::IsADirectory.into()),
+            Node::Link(_) => Err(io::Error::from_raw_os_error(ELOOP)),
+        }
+    }
+
+    fn settle(&mut self, ino: Ino) {
+        let inode = &mut self.inodes[ino];
+        inode.past_owners.clear();
+        match &mut inode.node {
+            Node::File(file) => file.past.clear(),
+            Node::Folder(folder) => folder.past.clear(),
+            Node::Link(_) => {}
+        }
+    }
+}
+
+impl Inode {
+    fn new(node: Node, mode: u32, device: u64) -> Self {
+        Self { node, mode, owner: (0, 0), device, past_owners: Vec::new() }
+    }
+
+    fn lose_power(&mut self, chance: &mut Chance) {
+        if let Some(owner) = chance.pick(&self.past_owners) {
+            self.owner = owner;
+        }
+        self.past_owners.clear();
+        match &mut self.node {
+            Node::File(file) => {
+                file.now = surviving_content(file, chance);
+                file.past.clear();
+            }
+            Node::Folder(folder) => {
+                for (name, past) in std::mem::take(&mut folder.past) {
+                    match chance.pick(&past) {
+                        None => {}
+                        Some(None) => drop(folder.now.remove(&name)),
+                        Some(Some(ino)) => drop(folder.now.insert(name, ino)),
+                    }
+                }
+            }
+            Node::Link(_) => {}
+        }
+    }
+}
+
+fn surviving_content(file: &FileState, chance: &mut Chance) -> Vec<u8> {
+    let Some(durable) = file.past.first() else { return file.now.clone() };
+    let version = chance.pick(&file.past).unwrap_or_else(|| file.now.clone());
+    // Bytes that were durable and never changed since cannot be lost.
+    let kept = file.past.iter().chain([&file.now]).map(|each| common_prefix(durable, each)).min().unwrap_or(0);
+    let cut = kept + chance.below(version.len() - kept.min(version.len()) + 1);
+    match chance.below(5) {
+        0 => durable.clone(),
+        1 => version,
+        2 => file.now.clone(),
+        // The size arrived, the data did not.
+        3 => version[..cut].iter().copied().chain(std::iter::repeat_n(0, version.len() - cut)).collect(),
+        _ => version[..cut].to_vec(),
+    }
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+fn written(bytes: &[u8], moment: Moment) -> &[u8] {
+    match moment {
+        Moment::Midway => &bytes[..bytes.len() / 2],
+        _ => bytes,
+    }
+}
+
+fn components(path: &Path) -> io::Result<VecDeque<String>> {
+    if !path.is_absolute() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
+    }
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        Component::ParentDir => Some("..".to_owned()),
+        _ => None,
+    });
+    Ok(names.collect())
+}
+
+/// SplitMix64: small, and every seed is a good one.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    /// One of the past states, or `None` for the present one.
+    fn pick<T: Clone>(&mut self, past: &[T]) -> Option<T> {
+        past.get(self.below(past.len() + 1)).cloned()
+    }
+}

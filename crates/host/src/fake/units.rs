@@ -1,0 +1,215 @@
+//! A service manager that knows the unit files of a [`FakeDisk`] and does as it is told.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::crash::{Crash, Verdict, crashed};
+use super::disk::FakeDisk;
+use crate::units::unit_file::Found;
+use crate::units::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units, enable_on_disk, find, is_enabled};
+
+const ADDRESS: &str = "fake bus";
+
+/// A clone is another handle of the same service manager. Its changes count on the crash point of the disk.
+#[derive(Clone)]
+pub struct FakeUnits {
+    disk: FakeDisk,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    bus_missing: bool,
+    /// What the jobs of a unit shall end with; `None`: never end.
+    orders: BTreeMap<UnitName, Option<JobResult>>,
+    units: BTreeMap<UnitName, Loaded>,
+    jobs: Vec<UnitName>,
+}
+
+#[derive(Clone)]
+struct Loaded {
+    active: ActiveState,
+    result: String,
+    /// The unit file as the manager last read it.
+    content: Option<String>,
+}
+
+impl FakeUnits {
+    pub fn new(disk: &FakeDisk) -> Self {
+        Self { disk: disk.clone(), state: Arc::default() }
+    }
+
+    /// The service manager after the crash of the process (nothing changed) or the machine (nothing runs; what is
+    /// enabled stays so, as far as its links survived on the disk). Orders stay.
+    pub fn after_crash(&self, crash: Crash, disk: &FakeDisk) -> Self {
+        let mut state = self.with(|state| state.clone());
+        if crash == Crash::PowerLoss {
+            state.units.clear();
+            state.jobs.clear();
+        }
+        Self { disk: disk.clone(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// From now on jobs of this unit end so.
+    pub fn end_jobs_with(&self, unit: &UnitName, result: JobResult) {
+        self.with(|state| state.orders.insert(unit.clone(), Some(result)));
+    }
+
+    /// From now on jobs of this unit pass every deadline.
+    pub fn never_end_jobs(&self, unit: &UnitName) {
+        self.with(|state| state.orders.insert(unit.clone(), None));
+    }
+
+    /// From now on nobody answers on the bus, or somebody does again.
+    pub fn set_bus_missing(&self, is_missing: bool) {
+        self.with(|state| state.bus_missing = is_missing);
+    }
+
+    /// A service dies or starts by itself.
+    pub fn set_active(&self, unit: &UnitName, active: ActiveState) {
+        self.with(|state| state.units.entry(unit.clone()).or_insert_with(Loaded::new).active = active);
+    }
+
+    /// Every start or restart since boot, in order.
+    pub fn jobs(&self) -> Vec<UnitName> {
+        self.with(|state| state.jobs.clone())
+    }
+
+    /// The crash point first; then the change, unseen by it; then death, if that was the order.
+    fn change<T>(
+        &self,
+        operation: &'static str,
+        what: &str,
+        change: impl FnOnce(&FakeDisk, &mut State) -> Result<T, UnitError>,
+    ) -> Result<T, UnitError> {
+        let failed = |source: io::Error| UnitError::Call { operation, what: what.to_owned(), source: source.into() };
+        self.require_bus()?;
+        let verdict = self.disk.crash_point().operation(&format!("unit {operation} {what}")).map_err(failed)?;
+        let changed = self.with(|state| change(&self.disk.uncounted(), state));
+        match verdict {
+            Verdict::Do => changed,
+            Verdict::DoThenDie(_) => changed.and(Err(failed(crashed()))),
+        }
+    }
+
+    fn require_bus(&self) -> Result<(), UnitError> {
+        let bus = |source: io::Error| UnitError::Bus { address: ADDRESS.to_owned(), source: source.into() };
+        self.disk.crash_point().read().map_err(bus)?;
+        if self.with(|state| state.bus_missing) { Err(bus(io::ErrorKind::NotFound.into())) } else { Ok(()) }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Loaded {
+    fn new() -> Self {
+        Self { active: ActiveState::Inactive, result: "success".to_owned(), content: None }
+    }
+}
+
+/// Reads the unit file if the manager has not done so yet.
+fn load<'a>(state: &'a mut State, unit: &UnitName, found: &Found) -> &'a mut Loaded {
+    let loaded = state.units.entry(unit.clone()).or_insert_with(Loaded::new);
+    if let (None, Found::File { content, .. }) = (&loaded.content, found) {
+        loaded.content = Some(content.clone());
+    }
+    loaded
+}
+
+fn start(state: &mut State, unit: &UnitName, found: &Found) -> Result<Option<JobResult>, UnitError> {
+    match found {
+        Found::Absent => return Err(UnitError::NotFound { unit: unit.0.clone() }),
+        Found::Masked => return Err(UnitError::Masked { unit: unit.0.clone() }),
+        Found::File { .. } => {}
+    }
+    let order = state.orders.get(unit).copied().unwrap_or(Some(JobResult::Done));
+    state.jobs.push(unit.clone());
+    let loaded = load(state, unit, found);
+    (loaded.active, loaded.result) = match order {
+        Some(JobResult::Done) => (ActiveState::Active, "success".to_owned()),
+        Some(JobResult::Failed) => (ActiveState::Failed, "exit-code".to_owned()),
+        Some(_) => (ActiveState::Inactive, "success".to_owned()),
+        None => (ActiveState::Activating, "success".to_owned()),
+    };
+    Ok(order)
+}
+
+impl Units for FakeUnits {
+    fn state(&self, unit: &UnitName) -> Result<UnitState, UnitError> {
+        self.require_bus()?;
+        let disk = self.disk.uncounted();
+        let found = find(&disk, "state query", unit)?;
+        let enabled = is_enabled(&disk, unit, &found).map_err(|source| UnitError::Call {
+            operation: "state query",
+            what: unit.0.clone(),
+            source: source.into(),
+        })?;
+        self.with(|state| {
+            let loaded = load(state, unit, &found);
+            let needs_reload = match &found {
+                Found::File { content, .. } => loaded.content.as_ref() != Some(content),
+                _ => loaded.content.is_some(),
+            };
+            let active = match found {
+                Found::Absent if !needs_reload => ActiveState::NotFound,
+                Found::Masked if !needs_reload => ActiveState::Masked,
+                _ => loaded.active,
+            };
+            Ok(UnitState { active, enabled, result: loaded.result.clone(), needs_reload })
+        })
+    }
+
+    fn reload(&self, _deadline: Duration) -> Result<(), UnitError> {
+        self.change("reload", "all units", |_, state| {
+            state.units.values_mut().for_each(|loaded| loaded.content = None);
+            Ok(())
+        })
+    }
+
+    fn enable(&self, units: &[UnitName]) -> Result<(), UnitError> {
+        let names: Vec<&str> = units.iter().map(|unit| unit.0.as_str()).collect();
+        self.change("enable", &names.join(" "), |disk, state| {
+            enable_on_disk(disk, units, crate::units::Syncing::LeftToTheKernel)?;
+            state.units.values_mut().for_each(|loaded| loaded.content = None);
+            Ok(())
+        })
+    }
+
+    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        let (operation, name) = ("restart", unit.0.clone());
+        self.change(operation, &unit.0, |disk, state| match start(state, unit, &find(disk, operation, unit)?)? {
+            Some(JobResult::Done) => Ok(()),
+            None => Err(UnitError::Deadline { operation, what: name, waited: deadline }),
+            Some(result) => {
+                let detail = " (unit result \"exit-code\", main process status 1)".to_owned();
+                Err(UnitError::Job { operation, unit: name, result, detail })
+            }
+        })
+    }
+
+    fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
+        let operation = "queued start";
+        self.change(operation, &unit.0, |disk, state| {
+            let found = find(disk, operation, unit)?;
+            match load(state, unit, &found).active {
+                ActiveState::Active | ActiveState::Activating => Ok(()),
+                _ => start(state, unit, &found).map(drop),
+            }
+        })
+    }
+
+    fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError> {
+        let operation = "queued restart";
+        self.change(operation, &unit.0, |disk, state| {
+            start(state, unit, &find(disk, operation, unit)?).map(drop)
+        })
+    }
+
+    fn describe(&self) -> &'static str {
+        "a fake service manager in memory"
+    }
+}

@@ -1,0 +1,278 @@
+//! Durable writes: the protocol that makes a file either old or new, whatever happens and whenever.
+//!
+//! In: a [`Disk`] and files as values (path, mode, owner, bytes). Out: those files, durable when the call returns.
+//! Every file is first written whole under a temporary name in its own folder (`.NAME.nodestrap-new`), made durable,
+//! and then renamed over the old one. The temporary name is fixed, so an interrupted run leaves at most one per file
+//! and the next run replaces it.
+//!
+//! | call | for | syncs |
+//! |---|---|---|
+//! | [`write_durable`] | one important file: the gate, a report | its file, its folder |
+//! | [`stage`], [`commit`] | many files at once | each file system twice, however many files |
+//!
+//! Fails with [`FileError`]. A failed call leaves the old files as they were and gives the space of its temporary files
+//! back where the disk still allows it. A folder or a link at the place of a file is never replaced: somebody put it
+//! there. [`matches`] tells beforehand, and [`remove_durable`] is the way to say that it may go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, DiskError, Kind};
+
+const LEFTOVER_SUFFIX: &str = ".nodestrap-new";
+/// Folders that nobody asked for by name are ordinary ones; a caller who wants a tight one makes it before.
+const PARENT_FOLDER_MODE: u32 = 0o755;
+
+/// A file as it shall be.
+#[derive(Clone, Copy)]
+pub struct FileWrite<'a> {
+    pub path: &'a Path,
+    /// Permission bits (07777).
+    pub mode: u32,
+    /// User and group; `None`: whoever writes.
+    pub owner: Option<(u32, u32)>,
+    pub content: &'a [u8],
+}
+
+/// How the file on disk differs from the wanted one: the first difference found, in the order of this list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    Same,
+    Absent,
+    /// Not a file at all: a write would be refused.
+    Kind {
+        found: Kind,
+    },
+    Content,
+    Mode {
+        found: u32,
+    },
+    Owner {
+        uid: u32,
+        gid: u32,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("{path:?} is not the absolute path of a file")]
+    NotAFilePath { path: String },
+    #[error("two files are to be written to {path:?}")]
+    WrittenTwice { path: String },
+    #[error("a folder is in the way at {path:?}")]
+    FolderInTheWay { path: String },
+    #[error("a link to {target:?} is in the way at {path:?}")]
+    LinkInTheWay { path: String, target: String },
+    #[error("something that is not a file is in the way at {path:?}")]
+    OtherInTheWay { path: String },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Files that lie ready under their temporary names. Nothing is durable and nothing is visible yet.
+#[must_use = "staged files take effect by `commit` only"]
+pub struct Staged {
+    files: Vec<StagedFile>,
+    /// One path on each file system touched.
+    file_systems: BTreeMap<u64, PathBuf>,
+}
+
+struct StagedFile {
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+/// Writes one file so that it is old or new at any instant, and new for ever once this returns.
+pub fn write_durable(
+    disk: &dyn Disk,
+    path: &Path,
+    mode: u32,
+    bytes: &[u8],
+    owner: Option<(u32, u32)>,
+) -> Result<(), FileError> {
+    let (folder, temporary) = places(path)?;
+    refuse_obstacle(disk, path)?;
+    make_folder_durable(disk, folder, PARENT_FOLDER_MODE)?;
+    let file = FileWrite { path, mode, owner, content: bytes };
+    let switched = write_temporary(disk, &temporary, &file)
+        .and_then(|()| disk.sync_file(&temporary))
+        .and_then(|()| disk.rename(&temporary, path));
+    if let Err(error) = switched {
+        // Space back on a full disk; the first error is the one that counts.
+        let _ = disk.remove(&temporary);
+        return Err(error.into());
+    }
+    Ok(disk.sync_folder(folder)?)
+}
+
+/// Makes a folder and its missing parents (0755), durable by name.
+///
+/// All folders above are synced, not only those made here: one that exists already may be the work of a run that died
+/// before its sync.
+pub fn make_folder_durable(disk: &dyn Disk, folder: &Path, mode: u32) -> Result<(), FileError> {
+    disk.make_folder(folder, mode)?;
+    for above in folder.ancestors().skip(1) {
+        disk.sync_folder(above)?;
+    }
+    Ok(())
+}
+
+/// Makes everything durable on the file systems of these paths: one `syncfs` each.
+///
+/// For files that were found [`Difference::Same`]: seen is not durable, since the run that wrote them may have died
+/// before its sync. Call it before a gate is written that vouches for them. Absent paths are skipped.
+pub fn sync_all(disk: &dyn Disk, paths: &[&Path]) -> Result<(), FileError> {
+    let mut synced = BTreeSet::new();
+    for path in paths {
+        if let Some(stat) = disk.stat(path)?
+            && synced.insert(stat.device)
+        {
+            // The folder, because the path itself may be a link that leads nowhere.
+            disk.sync_file_system(path.parent().unwrap_or(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes every file under its temporary name. On failure none of them stays behind.
+pub fn stage(disk: &dyn Disk, files: &[FileWrite<'_>]) -> Result<Staged, FileError> {
+    let mut seen = BTreeSet::new();
+    for file in files {
+        places(file.path)?;
+        if !seen.insert(file.path) {
+            return Err(FileError::WrittenTwice { path: file.path.display().to_string() });
+        }
+        refuse_obstacle(disk, file.path)?;
+    }
+    let mut staged = Staged { files: Vec::with_capacity(files.len()), file_systems: BTreeMap::new() };
+    for file in files {
+        if let Err(error) = stage_one(disk, file, &mut staged) {
+            discard(disk, staged);
+            return Err(error);
+        }
+    }
+    Ok(staged)
+}
+
+fn stage_one(disk: &dyn Disk, file: &FileWrite<'_>, staged: &mut Staged) -> Result<(), FileError> {
+    let (folder, temporary) = places(file.path)?;
+    disk.make_folder(folder, PARENT_FOLDER_MODE)?;
+    staged.files.push(StagedFile { temporary: temporary.clone(), path: file.path.to_owned() });
+    write_temporary(disk, &temporary, file)?;
+    // The file itself is asked, not its folder: the folder may be reached by a link from another file system.
+    let device = disk.stat(&temporary)?.map_or(0, |stat| stat.device);
+    staged.file_systems.entry(device).or_insert(temporary);
+    Ok(())
+}
+
+/// Makes the staged files durable, switches all names, and makes the names durable: two `syncfs` per file system.
+///
+/// When this returns `Ok`, every file is new for ever. When it fails or dies in between, each single file is old or
+/// new; staging and committing again completes the set.
+pub fn commit(disk: &dyn Disk, staged: Staged) -> Result<(), FileError> {
+    for path in staged.file_systems.values() {
+        if let Err(error) = disk.sync_file_system(path) {
+            discard(disk, staged);
+            return Err(error.into());
+        }
+    }
+    for (done, file) in staged.files.iter().enumerate() {
+        if let Err(error) = disk.rename(&file.temporary, &file.path) {
+            for rest in &staged.files[done..] {
+                let _ = disk.remove(&rest.temporary);
+            }
+            return Err(error.into());
+        }
+    }
+    // The temporary names are gone; their folders are still on the file systems in question.
+    for path in staged.file_systems.values() {
+        disk.sync_file_system(path.parent().unwrap_or(Path::new("/")))?;
+    }
+    Ok(())
+}
+
+/// Takes staged files back, as far as the disk still allows.
+pub fn discard(disk: &dyn Disk, staged: Staged) {
+    for file in staged.files {
+        // What cannot be removed now is replaced by the next run.
+        let _ = disk.remove(&file.temporary);
+    }
+}
+
+/// Compares what is on disk with what shall be there. Reads only.
+pub fn matches(disk: &dyn Disk, file: &FileWrite<'_>) -> Result<Difference, FileError> {
+    let Some(stat) = disk.stat(file.path)? else {
+        return Ok(Difference::Absent);
+    };
+    if stat.kind != Kind::File {
+        return Ok(Difference::Kind { found: stat.kind });
+    }
+    let wanted_size = file.content.len() as u64;
+    if stat.size != wanted_size || disk.read(file.path, wanted_size)?.as_deref() != Some(file.content) {
+        return Ok(Difference::Content);
+    }
+    if stat.mode != file.mode & 0o7777 {
+        return Ok(Difference::Mode { found: stat.mode });
+    }
+    if file.owner.is_some_and(|owner| owner != (stat.uid, stat.gid)) {
+        return Ok(Difference::Owner { uid: stat.uid, gid: stat.gid });
+    }
+    Ok(Difference::Same)
+}
+
+/// Removes a file, a link or an empty folder for ever. `false` if nothing was there.
+pub fn remove_durable(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
+    let (folder, _) = places(path)?;
+    let removed = disk.remove(path)?;
+    // Also when nothing was there: an earlier run may have died between the removal and its sync.
+    if removed || disk.stat(folder)?.is_some() {
+        disk.sync_folder(folder)?;
+    }
+    Ok(removed)
+}
+
+/// Removes temporary files that interrupted runs left in a folder, and says which.
+pub fn remove_leftovers(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut removed = Vec::new();
+    for name in disk.list(folder)? {
+        let path = folder.join(&name);
+        let is_ours = name.starts_with('.') && name.ends_with(LEFTOVER_SUFFIX);
+        if is_ours && disk.stat(&path)?.is_some_and(|stat| stat.kind == Kind::File) && disk.remove(&path)? {
+            removed.push(path);
+        }
+    }
+    Ok(removed)
+}
+
+/// The folder of a file and its temporary name there.
+fn places(path: &Path) -> Result<(&Path, PathBuf), FileError> {
+    match (path.is_absolute(), path.parent(), path.file_name()) {
+        (true, Some(folder), Some(name)) => {
+            let mut temporary = OsString::from(".");
+            temporary.push(name);
+            temporary.push(LEFTOVER_SUFFIX);
+            Ok((folder, folder.join(temporary)))
+        }
+        _ => Err(FileError::NotAFilePath { path: path.display().to_string() }),
+    }
+}
+
+fn refuse_obstacle(disk: &dyn Disk, path: &Path) -> Result<(), FileError> {
+    let path_text = || path.display().to_string();
+    match disk.stat(path)?.map(|stat| stat.kind) {
+        None | Some(Kind::File) => Ok(()),
+        Some(Kind::Folder) => Err(FileError::FolderInTheWay { path: path_text() }),
+        Some(Kind::Link { target }) => Err(FileError::LinkInTheWay { path: path_text(), target }),
+        Some(Kind::Other) => Err(FileError::OtherInTheWay { path: path_text() }),
+    }
+}
+
+fn write_temporary(disk: &dyn Disk, temporary: &Path, file: &FileWrite<'_>) -> Result<(), DiskError> {
+    disk.remove(temporary)?;
+    disk.create(temporary, file.mode, file.content)?;
+    match file.owner {
+        Some((uid, gid)) => disk.set_owner(temporary, uid, gid),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,20 @@
+//! The only room that touches the machine.
+//!
+//! Small traits of domain verbs ([`Disk`], [`Units`], [`Machine`]), each with a Linux and a fake implementation; the
+//! durable-write protocol in [`files`] is written once, above [`Disk`], so that the fake exercises the real thing.
+//!
+//! In: verbs with paths, unit names and bytes as values. Out: effects on one machine, or on one folder that stands for
+//! it. Every error says which verb failed, on what; the cause is its source. Nothing here reads the environment, starts
+//! a process or decides anything.
+
+#![allow(clippy::disallowed_methods, reason = "this is the room where these effects live")]
+
+pub mod disk;
+pub mod fake;
+pub mod files;
+pub mod machine;
+pub mod units;
+
+pub use disk::Disk;
+pub use machine::Machine;
+pub use units::Units;

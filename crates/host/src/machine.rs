@@ -1,0 +1,211 @@
+//! What this machine is: identity, operating system, time, chance, and a word to its service manager.
+//!
+//! In: a [`Disk`]. Out: facts as values, each asked once by whoever gathers facts. Fails with [`MachineError`]; an absent
+//! machine id is an answer, not a failure.
+//!
+//! When the root is a folder that stands for a machine, nothing of the running kernel leaks into the answers:
+//! | fact | root `/` | root is a folder |
+//! |---|---|---|
+//! | boot id | `/proc/sys/kernel/random/boot_id` | `run/nodestrap/boot_id` in it, else all zeros: it never reboots |
+//! | host name | `uname`, when `/etc/hostname` is absent or empty | `etc/hostname` only |
+
+mod clock;
+mod notify;
+mod os_release;
+mod wait;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use clock::LinuxClock;
+pub use notify::sd_notify;
+pub use os_release::{OsRelease, parse_os_release};
+pub use wait::wait_for_file;
+
+use crate::disk::{Disk, DiskError};
+
+/// Changes with every boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BootId(pub String);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineId {
+    /// No file, or an empty one: the image was made without an identity.
+    Absent,
+    /// systemd has begun the first boot and not completed it.
+    Uninitialized,
+    Known(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("{path:?} does not hold {wanted}")]
+    Malformed { path: &'static str, wanted: &'static str },
+    #[error("neither \"/etc/os-release\" nor \"/usr/lib/os-release\" exists")]
+    NoOsRelease,
+    #[error("this machine has no name: \"/etc/hostname\" is absent or empty")]
+    NoHostname,
+}
+
+pub trait Machine: Send + Sync {
+    fn boot_id(&self) -> Result<BootId, MachineError>;
+    fn machine_id(&self) -> Result<MachineId, MachineError>;
+    fn hostname(&self) -> Result<String, MachineError>;
+    fn os_release(&self) -> Result<OsRelease, MachineError>;
+}
+
+/// Who we are: 0 may set owners and talk to systemd.
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// From the kernel's generator, which is waited for at an early boot. For jitter and names, not for keys: on a kernel
+/// that refuses, the clock stands in.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    let flags = rustix::rand::GetRandomFlags::empty();
+    // Up to 256 bytes come whole or not at all.
+    match rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes, flags)) {
+        Ok(_) => u64::from_ne_bytes(bytes),
+        Err(_) => LinuxClock::new().monotonic().as_nanos() as u64,
+    }
+}
+
+/// Identity files are one line each.
+const IDENTITY_FILE_LIMIT: u64 = 4096;
+const OS_RELEASE_LIMIT: u64 = 64 * 1024;
+const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const FOLDER_BOOT_ID: &str = "/run/nodestrap/boot_id";
+const NEVER_BOOTED: &str = "00000000-0000-0000-0000-000000000000";
+
+pub struct LinuxMachine {
+    disk: Arc<dyn Disk>,
+    scope: Scope,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    RunningSystem,
+    Folder,
+}
+
+impl LinuxMachine {
+    /// `root` is the root that the disk was opened with.
+    pub fn new(disk: Arc<dyn Disk>, root: &Path) -> Self {
+        let scope = if root == Path::new("/") { Scope::RunningSystem } else { Scope::Folder };
+        Self { disk, scope }
+    }
+
+    /// The first line of a small file, without blanks around it; `None` if it is absent or empty.
+    fn line(&self, path: &'static str) -> Result<Option<String>, MachineError> {
+        let Some(bytes) = self.disk.read(Path::new(path), IDENTITY_FILE_LIMIT)? else { return Ok(None) };
+        let malformed = |_| MachineError::Malformed { path, wanted: "text" };
+        let text = String::from_utf8(bytes).map_err(malformed)?;
+        let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+        Ok(first.map(str::to_owned))
+    }
+}
+
+impl Machine for LinuxMachine {
+    fn boot_id(&self) -> Result<BootId, MachineError> {
+        let wanted = "a boot id";
+        match self.scope {
+            Scope::RunningSystem => {
+                let line = self.line(KERNEL_BOOT_ID)?;
+                line.map(BootId).ok_or(MachineError::Malformed { path: KERNEL_BOOT_ID, wanted })
+            }
+            Scope::Folder => Ok(BootId(self.line(FOLDER_BOOT_ID)?.unwrap_or_else(|| NEVER_BOOTED.to_owned()))),
+        }
+    }
+
+    fn machine_id(&self) -> Result<MachineId, MachineError> {
+        let path = "/etc/machine-id";
+        match self.line(path)?.as_deref() {
+            None => Ok(MachineId::Absent),
+            Some("uninitialized") => Ok(MachineId::Uninitialized),
+            Some(id) if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                Ok(MachineId::Known(id.to_ascii_lowercase()))
+            }
+            Some(_) => Err(MachineError::Malformed { path, wanted: "32 hexadecimal digits" }),
+        }
+    }
+
+    fn hostname(&self) -> Result<String, MachineError> {
+        let configured = self.line("/etc/hostname")?;
+        let name = match (configured, self.scope) {
+            (Some(name), _) => name,
+            (None, Scope::Folder) => String::new(),
+            (None, Scope::RunningSystem) => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        };
+        // `(none)` is what the kernel says before anybody named the machine.
+        if name.is_empty() || name == "(none)" { Err(MachineError::NoHostname) } else { Ok(name) }
+    }
+
+    fn os_release(&self) -> Result<OsRelease, MachineError> {
+        for path in ["/etc/os-release", "/usr/lib/os-release"] {
+            if let Some(bytes) = self.disk.read(Path::new(path), OS_RELEASE_LIMIT)? {
+                return Ok(parse_os_release(&String::from_utf8_lossy(&bytes)));
+            }
+        }
+        Err(MachineError::NoOsRelease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RootedDisk;
+    use crate::fake::FakeDisk;
+
+    fn machine(files: &[(&str, &str)]) -> LinuxMachine {
+        let disk = FakeDisk::new();
+        for (path, text) in files {
+            disk.make_folder(Path::new(path).parent().unwrap(), 0o755).unwrap();
+            disk.create(Path::new(path), 0o644, text.as_bytes()).unwrap();
+        }
+        LinuxMachine::new(Arc::new(disk), Path::new("/srv/node"))
+    }
+
+    #[test]
+    fn a_folder_answers_for_itself() {
+        let empty = machine(&[]);
+        assert_eq!(empty.boot_id().unwrap(), BootId(NEVER_BOOTED.to_owned()));
+        assert_eq!(empty.machine_id().unwrap(), MachineId::Absent);
+        assert!(matches!(empty.hostname(), Err(MachineError::NoHostname)));
+        assert!(matches!(empty.os_release(), Err(MachineError::NoOsRelease)));
+        let full = machine(&[
+            ("/run/nodestrap/boot_id", "two\n"),
+            ("/etc/machine-id", "0123456789abcdef0123456789ABCDEF\n"),
+            ("/etc/hostname", "# who\n n1 \n"),
+            ("/usr/lib/os-release", "ID=flatcar\n"),
+        ]);
+        assert_eq!(full.boot_id().unwrap(), BootId("two".to_owned()));
+        assert_eq!(full.machine_id().unwrap(), MachineId::Known("0123456789abcdef0123456789abcdef".to_owned()));
+        assert_eq!(full.hostname().unwrap(), "n1");
+        assert_eq!(full.os_release().unwrap().id, "flatcar");
+    }
+
+    #[test]
+    fn a_first_boot_is_told_from_a_broken_identity() {
+        assert_eq!(machine(&[("/etc/machine-id", "")]).machine_id().unwrap(), MachineId::Absent);
+        let first = machine(&[("/etc/machine-id", "uninitialized\n")]);
+        assert_eq!(first.machine_id().unwrap(), MachineId::Uninitialized);
+        let broken = machine(&[("/etc/machine-id", "xyz\n")]).machine_id().unwrap_err();
+        assert_eq!(broken.to_string(), "\"/etc/machine-id\" does not hold 32 hexadecimal digits");
+    }
+
+    #[test]
+    fn the_running_system_answers() {
+        let root = Path::new("/");
+        let machine = LinuxMachine::new(Arc::new(RootedDisk::open(root).unwrap()), root);
+        assert_eq!(machine.boot_id().unwrap().0.len(), 36);
+        assert!(!machine.hostname().unwrap().is_empty());
+        assert_ne!(random_u64(), random_u64());
+    }
+}

@@ -1,0 +1,127 @@
+//! The service manager, in the verbs of a bootstrap: never "run this command".
+//!
+//! In: unit names and deadlines. Out: jobs that ended, or a typed reason why not. [`SystemdUnits`] speaks D-Bus with the
+//! systemd of this machine; [`StandInUnits`] keeps books for a root that is only a folder; [`crate::fake::FakeUnits`] is
+//! for tests. Fails with [`UnitError`]: [`UnitError::Bus`] when nobody answers, the other variants when the answer is no.
+
+mod proxies;
+mod stand_in;
+mod systemd;
+pub mod unit_file;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use stand_in::StandInUnits;
+pub(crate) use stand_in::{Syncing, enable_on_disk, find, is_enabled};
+pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
+
+/// The full name of a unit, for example `kubelet.service`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnitName(pub String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActiveState {
+    Active,
+    Activating,
+    Deactivating,
+    Inactive,
+    Failed,
+    /// systemd knows no such unit.
+    NotFound,
+    Masked,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitState {
+    pub active: ActiveState,
+    /// Enabled so that it starts at boot.
+    pub enabled: bool,
+    /// systemd's own words, for example `exit-code`, when the last run failed.
+    pub result: String,
+    /// The unit file or a drop-in changed on disk after systemd read it.
+    pub needs_reload: bool,
+}
+
+/// How a job of systemd ended, in systemd's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobResult {
+    Done,
+    Failed,
+    /// A unit that this one requires failed.
+    Dependency,
+    /// systemd gave up waiting, not we.
+    Timeout,
+    Skipped,
+    /// Another job took its place.
+    Canceled,
+    /// A word that this version does not know (`invalid`, `assert`, `unsupported`, `collected`, `once`, …).
+    Other,
+}
+
+impl JobResult {
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "done" => Self::Done,
+            "failed" => Self::Failed,
+            "dependency" => Self::Dependency,
+            "timeout" => Self::Timeout,
+            "skipped" => Self::Skipped,
+            "canceled" => Self::Canceled,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl std::fmt::Display for JobResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Dependency => "dependency",
+            Self::Timeout => "timeout",
+            Self::Skipped => "skipped",
+            Self::Canceled => "canceled",
+            Self::Other => "other",
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum UnitError {
+    #[error("cannot reach the service manager on the system bus ({address})")]
+    Bus { address: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("unit {unit:?} is not known to the service manager")]
+    NotFound { unit: String },
+    #[error("unit {unit:?} is masked")]
+    Masked { unit: String },
+    /// `detail` is what systemd says about the unit itself, or empty.
+    #[error("{operation} of unit {unit:?} ended with \"{result}\"{detail}")]
+    Job { operation: &'static str, unit: String, result: JobResult, detail: String },
+    #[error("{operation} of {what:?} did not end within {waited:?}")]
+    Deadline { operation: &'static str, what: String, waited: Duration },
+    #[error("{operation} of {what:?} was refused by the service manager")]
+    Call { operation: &'static str, what: String, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+pub trait Units: Send + Sync {
+    fn state(&self, unit: &UnitName) -> Result<UnitState, UnitError>;
+    /// Has systemd read all unit files again.
+    fn reload(&self, deadline: Duration) -> Result<(), UnitError>;
+    /// Makes the units start at boot (as their `[Install]` sections say). Done is not durable: systemd does not sync
+    /// its links, so sync the file system of `/etc` before a gate vouches for them.
+    fn enable(&self, units: &[UnitName]) -> Result<(), UnitError>;
+    /// Starts the unit, or restarts it if it runs, and waits for the job to end.
+    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
+    /// Queues a start job and does not wait for it; a unit that runs is left alone.
+    fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError>;
+    /// As `restart_and_wait`, but only queues the job: for units that are ordered after the caller's own unit, where
+    /// waiting would never end.
+    fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError>;
+    /// What stands behind this: shown to people when it is not a real service manager.
+    fn describe(&self) -> &'static str;
+}

@@ -1,0 +1,39 @@
+//! The few methods and properties of systemd's D-Bus interface that a bootstrap needs.
+//! Reference: `org.freedesktop.systemd1(5)`.
+
+use zbus::{OwnedObjectPath, proxy};
+
+/// Kind of change, the link, its target: what `EnableUnitFiles` did.
+pub(super) type Change = (String, String, String);
+
+#[proxy(
+    default_service = "org.freedesktop.systemd1",
+    default_path = "/org/freedesktop/systemd1",
+    interface = "org.freedesktop.systemd1.Manager"
+)]
+pub(super) trait Manager {
+    /// Without this systemd sends us no signals.
+    fn subscribe(&self) -> zbus::Result<()>;
+    fn load_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
+    fn start_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    fn enable_unit_files(&self, files: &[&str], runtime: bool, force: bool) -> zbus::Result<(bool, Vec<Change>)>;
+    fn get_unit_file_state(&self, file: &str) -> zbus::Result<String>;
+    fn reload(&self) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    fn job_removed(&self, id: u32, job: OwnedObjectPath, unit: String, result: String) -> zbus::Result<()>;
+}
+
+#[proxy(default_service = "org.freedesktop.systemd1", interface = "org.freedesktop.systemd1.Unit")]
+pub(super) trait Unit {
+    /// Its own name, where the one asked for may be an alias.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn id(&self) -> zbus::Result<String>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn load_state(&self) -> zbus::Result<String>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn active_state(&self) -> zbus::Result<String>;
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn need_daemon_reload(&self) -> zbus::Result<bool>;
+}

@@ -1,0 +1,356 @@
+//! [`Units`] over the system bus: systemd itself, asked by name, waited for by signal.
+//!
+//! In: the address of the bus. Out: D-Bus calls; no child process, no polling. The connection is made at the first call
+//! and again after it broke. A call blocks the calling thread only, and may be made inside an async runtime.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+use tokio::runtime::Runtime;
+use zbus::proxy::CacheProperties;
+use zbus::{Connection, OwnedObjectPath, Proxy, fdo};
+
+use super::proxies::{JobRemovedStream, ManagerProxy, UnitProxy};
+use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
+
+/// Where every distribution puts the system bus. The environment is not asked: it is not ours to trust.
+pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
+/// For calls that start nothing: systemd answers in milliseconds, and in seconds while it reloads.
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// A new job replaces queued ones that contradict it, as with `systemctl`.
+const JOB_MODE: &str = "replace";
+const SERVICE: &str = "org.freedesktop.systemd1";
+
+pub struct SystemdUnits {
+    address: String,
+    bus: Mutex<Option<Arc<Bus>>>,
+}
+
+/// A connection and the runtime that moves its bytes; it does so only while somebody waits for an answer.
+struct Bus {
+    connection: Connection,
+    manager: ManagerProxy<'static>,
+    /// `None` only while dropped.
+    runtime: Option<Runtime>,
+}
+
+/// What went wrong in a conversation, before the verb and the unit are put to it.
+enum Failure {
+    Unit(UnitError),
+    Bus(zbus::Error),
+}
+
+impl From<zbus::Error> for Failure {
+    fn from(error: zbus::Error) -> Self {
+        Self::Bus(error)
+    }
+}
+
+impl SystemdUnits {
+    /// `None` is the system bus of this machine; another one is given as `unix:path=/tmp/bus`.
+    pub fn new(address: Option<&str>) -> Self {
+        Self { address: address.unwrap_or(SYSTEM_BUS_ADDRESS).to_owned(), bus: Mutex::new(None) }
+    }
+
+    fn bus(&self, deadline: Duration) -> Result<Arc<Bus>, UnitError> {
+        let mut slot = self.bus.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bus) = slot.as_ref().filter(|bus| !bus.connection.is_closed()) {
+            return Ok(bus.clone());
+        }
+        let bus = Arc::new(Bus::connect(&self.address, deadline)?);
+        *slot = Some(bus.clone());
+        Ok(bus)
+    }
+
+    /// One conversation with systemd, connection included, within the deadline.
+    fn ask<T, F>(
+        &self,
+        operation: &'static str,
+        what: &str,
+        deadline: Duration,
+        talk: impl FnOnce(Connection, ManagerProxy<'static>) -> F,
+    ) -> Result<T, UnitError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, Failure>> + Send,
+    {
+        let start = Instant::now();
+        let bus = self.bus(deadline)?;
+        let left = deadline.saturating_sub(start.elapsed());
+        let talk = talk(bus.connection.clone(), bus.manager.clone());
+        let Some(runtime) = bus.runtime.as_ref() else {
+            return Err(bus_error(&self.address, std::io::Error::other("closed")));
+        };
+        match wait(runtime, left, talk).map_err(|source| bus_error(&self.address, source))? {
+            None => Err(UnitError::Deadline { operation, what: what.to_owned(), waited: deadline }),
+            Some(Ok(value)) => Ok(value),
+            Some(Err(Failure::Unit(error))) => Err(error),
+            Some(Err(Failure::Bus(error))) => Err(name_error(operation, what, &self.address, error)),
+        }
+    }
+}
+
+impl Bus {
+    fn connect(address: &str, deadline: Duration) -> Result<Self, UnitError> {
+        let failed = |source| bus_error(address, source);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let connect = async {
+            let connection = zbus::connection::Builder::address(address).build().await?;
+            let manager = ManagerProxy::builder(&connection).cache_properties(CacheProperties::No).build().await?;
+            manager.subscribe().await?;
+            Ok::<_, zbus::Error>((connection, manager))
+        };
+        match wait(&runtime, deadline, connect).map_err(failed)? {
+            Some(Ok((connection, manager))) => Ok(Self { connection, manager, runtime: Some(runtime) }),
+            Some(Err(error)) => Err(UnitError::Bus { address: address.to_owned(), source: plain_source(error) }),
+            None => {
+                let what = address.to_owned();
+                Err(UnitError::Deadline { operation: "connection to the service manager", what, waited: deadline })
+            }
+        }
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        // An ordinary drop waits, which panics when our caller is itself inside a runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Runs the future on a thread of its own, since the caller's thread may belong to a runtime, where blocking panics.
+/// `None` when the deadline passed.
+fn wait<T: Send>(
+    runtime: &Runtime,
+    deadline: Duration,
+    future: impl Future<Output = T> + Send,
+) -> std::io::Result<Option<T>> {
+    std::thread::scope(|scope| {
+        let bounded = async { tokio::time::timeout(deadline, future).await.ok() };
+        let thread = std::thread::Builder::new()
+            .name("systemd-bus".to_owned())
+            .spawn_scoped(scope, || runtime.block_on(bounded))?;
+        thread.join().or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+impl Units for SystemdUnits {
+    fn state(&self, unit: &UnitName) -> Result<UnitState, UnitError> {
+        let name = unit.0.clone();
+        self.ask("state query", &unit.0, CALL_DEADLINE, |bus, manager| async move {
+            let path = manager.load_unit(&name).await?;
+            let unit = unit_proxy(&bus, &path).await?;
+            Ok(UnitState {
+                active: match unit.load_state().await?.as_str() {
+                    "not-found" => ActiveState::NotFound,
+                    "masked" => ActiveState::Masked,
+                    _ => active_state(&unit.active_state().await?),
+                },
+                enabled: is_enabled(&manager, &name).await?,
+                result: unit_result(&bus, &path, &name).await.unwrap_or_default(),
+                needs_reload: unit.need_daemon_reload().await?,
+            })
+        })
+    }
+
+    fn reload(&self, deadline: Duration) -> Result<(), UnitError> {
+        self.ask("reload", "all units", deadline, |_, manager| async move { Ok(manager.reload().await?) })
+    }
+
+    fn enable(&self, units: &[UnitName]) -> Result<(), UnitError> {
+        let mut is_changed = false;
+        // One call each, so that a refusal names its unit.
+        for unit in units {
+            let name = unit.0.clone();
+            is_changed |= self.ask("enable", &unit.0, CALL_DEADLINE, |_, manager| async move {
+                let (_, changes) = manager.enable_unit_files(&[&name], false, true).await?;
+                Ok(!changes.is_empty())
+            })?;
+        }
+        if is_changed { self.reload(CALL_DEADLINE) } else { Ok(()) }
+    }
+
+    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        self.ask("restart", &unit.0, deadline, |bus, manager| async move {
+            let (path, id) = require_loaded(&bus, &manager, &name).await?;
+            // Listening starts before the job does. Only signals about this unit are let through: a queue full of
+            // other units' would hold up the very answer that we wait for.
+            let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
+            let job = manager.restart_unit(&name, JOB_MODE).await?;
+            match wait_for_job(&mut removed, &job).await? {
+                JobResult::Done => Ok(()),
+                result => {
+                    let detail = unit_detail(&bus, &path, &id).await;
+                    Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail }))
+                }
+            }
+        })
+    }
+
+    fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        self.ask("queued start", &unit.0, CALL_DEADLINE, |bus, manager| async move {
+            require_loaded(&bus, &manager, &name).await?;
+            manager.start_unit(&name, JOB_MODE).await?;
+            Ok(())
+        })
+    }
+
+    fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        self.ask("queued restart", &unit.0, CALL_DEADLINE, |bus, manager| async move {
+            require_loaded(&bus, &manager, &name).await?;
+            manager.restart_unit(&name, JOB_MODE).await?;
+            Ok(())
+        })
+    }
+
+    fn describe(&self) -> &'static str {
+        "systemd on the system bus"
+    }
+}
+
+async fn unit_proxy(bus: &Connection, path: &OwnedObjectPath) -> zbus::Result<UnitProxy<'static>> {
+    UnitProxy::builder(bus).path(path.clone()).cache_properties(CacheProperties::No).build().await
+}
+
+/// The object of a unit that can be started, and its own name (the given one may be an alias).
+async fn require_loaded(
+    bus: &Connection,
+    manager: &ManagerProxy<'_>,
+    name: &str,
+) -> Result<(OwnedObjectPath, String), Failure> {
+    let path = manager.load_unit(name).await?;
+    let unit = unit_proxy(bus, &path).await?;
+    match unit.load_state().await?.as_str() {
+        "not-found" => Err(Failure::Unit(UnitError::NotFound { unit: name.to_owned() })),
+        "masked" => Err(Failure::Unit(UnitError::Masked { unit: name.to_owned() })),
+        _ => Ok((path, unit.id().await?)),
+    }
+}
+
+async fn wait_for_job(removed: &mut JobRemovedStream, job: &OwnedObjectPath) -> Result<JobResult, Failure> {
+    loop {
+        let next = poll_fn(|context| Pin::new(&mut *removed).poll_next(context)).await;
+        let closed = || zbus::Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionAborted));
+        let signal = next.ok_or_else(closed)?;
+        let args = signal.args()?;
+        if args.job == *job {
+            return Ok(JobResult::parse(&args.result));
+        }
+    }
+}
+
+/// Asked anew each time: the property of the same name is cached by systemd until it reloads.
+async fn is_enabled(manager: &ManagerProxy<'_>, name: &str) -> Result<bool, Failure> {
+    match manager.get_unit_file_state(name).await {
+        // `enabled-runtime` ends with this boot; `alias` is the other name of an enabled unit.
+        Ok(word) => Ok(matches!(word.as_str(), "enabled" | "alias")),
+        Err(error) if is_no_such_unit(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn active_state(word: &str) -> ActiveState {
+    match word {
+        "active" | "reloading" | "refreshing" => ActiveState::Active,
+        "activating" => ActiveState::Activating,
+        "deactivating" => ActiveState::Deactivating,
+        "failed" => ActiveState::Failed,
+        // `inactive` and `maintenance`, and whatever comes: a unit is active only if systemd says so.
+        _ => ActiveState::Inactive,
+    }
+}
+
+/// The interface that holds `Result` for this type of unit; targets, slices and devices have none.
+fn typed_interface(name: &str) -> Option<&'static str> {
+    Some(match name.rsplit_once('.')?.1 {
+        "service" => "org.freedesktop.systemd1.Service",
+        "socket" => "org.freedesktop.systemd1.Socket",
+        "mount" => "org.freedesktop.systemd1.Mount",
+        "automount" => "org.freedesktop.systemd1.Automount",
+        "swap" => "org.freedesktop.systemd1.Swap",
+        "timer" => "org.freedesktop.systemd1.Timer",
+        "path" => "org.freedesktop.systemd1.Path",
+        "scope" => "org.freedesktop.systemd1.Scope",
+        _ => return None,
+    })
+}
+
+async fn typed_proxy(bus: &Connection, path: &OwnedObjectPath, name: &str) -> Option<Proxy<'static>> {
+    let interface = typed_interface(name)?;
+    Proxy::new_owned(bus.clone(), SERVICE, path.clone(), interface).await.ok()
+}
+
+async fn unit_result(bus: &Connection, path: &OwnedObjectPath, name: &str) -> Option<String> {
+    typed_proxy(bus, path, name).await?.get_property("Result").await.ok()
+}
+
+/// Best effort: the failed job is the error, this is its colour.
+async fn unit_detail(bus: &Connection, path: &OwnedObjectPath, name: &str) -> String {
+    let Some(proxy) = typed_proxy(bus, path, name).await else { return String::new() };
+    let Ok(result) = proxy.get_property::<String>("Result").await else { return String::new() };
+    match proxy.get_property::<i32>("ExecMainStatus").await {
+        Ok(status) => format!(" (unit result {result:?}, main process status {status})"),
+        Err(_) => format!(" (unit result {result:?})"),
+    }
+}
+
+fn is_no_such_unit(error: &zbus::Error) -> bool {
+    match error {
+        zbus::Error::MethodError(name, _, _) => name.as_str() == "org.freedesktop.systemd1.NoSuchUnit",
+        zbus::Error::FDO(error) => matches!(**error, fdo::Error::FileNotFound(_)),
+        _ => false,
+    }
+}
+
+fn is_masked(error: &zbus::Error) -> bool {
+    matches!(error, zbus::Error::MethodError(name, _, _) if name.as_str() == "org.freedesktop.systemd1.UnitMasked")
+}
+
+fn is_bus_trouble(error: &zbus::Error) -> bool {
+    match error {
+        zbus::Error::InputOutput(_) | zbus::Error::Connection(..) | zbus::Error::Handshake(_) => true,
+        zbus::Error::FDO(error) => matches!(
+            **error,
+            fdo::Error::ServiceUnknown(_)
+                | fdo::Error::NameHasNoOwner(_)
+                | fdo::Error::NoReply(_)
+                | fdo::Error::NoServer(_)
+                | fdo::Error::Disconnected(_)
+        ),
+        _ => false,
+    }
+}
+
+fn name_error(operation: &'static str, what: &str, address: &str, error: zbus::Error) -> UnitError {
+    if is_no_such_unit(&error) {
+        UnitError::NotFound { unit: what.to_owned() }
+    } else if is_masked(&error) {
+        UnitError::Masked { unit: what.to_owned() }
+    } else if is_bus_trouble(&error) {
+        UnitError::Bus { address: address.to_owned(), source: plain_source(error) }
+    } else {
+        UnitError::Call { operation, what: what.to_owned(), source: plain_source(error) }
+    }
+}
+
+/// zbus repeats the cause in its own words and names the address again; the chain shall say each thing once.
+fn plain_source(error: zbus::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    match error {
+        zbus::Error::InputOutput(io) | zbus::Error::Connection(io, _) => {
+            Box::new(std::io::Error::new(io.kind(), io.to_string()))
+        }
+        other => Box::new(other),
+    }
+}
+
+fn bus_error(address: &str, source: std::io::Error) -> UnitError {
+    UnitError::Bus { address: address.to_owned(), source: Box::new(source) }
+}

@@ -1,0 +1,98 @@
+//! The Go programs: Kubernetes, etcd, containerd, runc, CNI plugins. Versions only; where modules come from is Go's business.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::part::{Part, key, recipe_files};
+use super::{CNI_PLUGINS_VERSION, CONTAINERD_VERSION, ETCD_VERSION, KUBERNETES_VERSION, RUNC_VERSION};
+use crate::command::run_logged;
+use crate::paths::recipe;
+
+const KUBERNETES_PROGRAMS: [&str; 7] =
+    ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet"];
+const STRIPPED: &str = "-s -w";
+
+/// Built from a module of ours, because `go install` refuses modules with replace lines.
+pub(super) fn kubernetes() -> Result<Part> {
+    let source = recipe("kubernetes");
+    let mut inputs = recipe_files(&source)?;
+    inputs.push(kubernetes_linker_flags().into_bytes());
+    Ok(Part {
+        name: "kubernetes",
+        description: format!("building seven programs of Kubernetes {KUBERNETES_VERSION}, 5 to 10 minutes"),
+        key: key(&inputs),
+        recipe: Box::new(move |folder, log| {
+            let packages = KUBERNETES_PROGRAMS.map(|program| format!("k8s.io/kubernetes/cmd/{program}"));
+            let mut go = go_build(&source, &kubernetes_linker_flags());
+            // With a trailing slash Go puts each program into that folder under its own name.
+            go.arg("-o").arg(format!("{}/", folder.display())).args(packages);
+            run_logged(&mut go, log)
+        }),
+    })
+}
+
+/// Without these the programs call themselves v0.0.0 and refuse to work with each other.
+fn kubernetes_linker_flags() -> String {
+    let package = "k8s.io/component-base/version";
+    let mut parts = KUBERNETES_VERSION.split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!(
+        "{STRIPPED} -X {package}.gitVersion=v{KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+    )
+}
+
+pub(super) fn etcd() -> Result<Part> {
+    let source = recipe("etcd");
+    let mut inputs = recipe_files(&source)?;
+    inputs.push(STRIPPED.into());
+    Ok(Part {
+        name: "etcd",
+        description: format!("building etcd {ETCD_VERSION}, about a minute"),
+        key: key(&inputs),
+        recipe: Box::new(move |folder, log| {
+            for (program, package) in [("etcd", "go.etcd.io/etcd/server/v3"), ("etcdctl", "go.etcd.io/etcd/etcdctl/v3")]
+            {
+                run_logged(go_build(&source, STRIPPED).arg("-o").arg(folder.join(program)).arg(package), log)?;
+            }
+            Ok(())
+        }),
+    })
+}
+
+pub(super) fn runtime() -> Part {
+    Part {
+        name: "runtime",
+        description: format!(
+            "building containerd {CONTAINERD_VERSION}, runc {RUNC_VERSION} and CNI plugins, 2 minutes"
+        ),
+        key: key(&[CONTAINERD_VERSION, RUNC_VERSION, CNI_PLUGINS_VERSION, STRIPPED, "seccomp static"]),
+        recipe: Box::new(|folder, log| {
+            let containerd =
+                |program: &str| format!("github.com/containerd/containerd/v2/cmd/{program}@v{CONTAINERD_VERSION}");
+            let plugin =
+                |path: &str| format!("github.com/containernetworking/plugins/plugins/{path}@v{CNI_PLUGINS_VERSION}");
+            let programs = ["containerd", "containerd-shim-runc-v2", "ctr"].map(containerd);
+            run_logged(go_install(folder, STRIPPED).args(programs), log)?;
+            let plugins = ["main/bridge", "main/loopback", "ipam/host-local", "meta/portmap"].map(plugin);
+            run_logged(go_install(folder, STRIPPED).args(plugins), log)?;
+            // Without seccomp every sandbox fails; static, because the node has another libc than this machine may have.
+            let mut runc = go_install(folder, &format!("{STRIPPED} -extldflags=-static"));
+            runc.env("CGO_ENABLED", "1").args(["-tags", "seccomp"]);
+            run_logged(runc.arg(format!("github.com/opencontainers/runc@v{RUNC_VERSION}")), log)
+        }),
+    }
+}
+
+fn go_build(module: &Path, linker_flags: &str) -> Command {
+    let mut go = Command::new("go");
+    go.current_dir(module).env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", linker_flags]);
+    go
+}
+
+fn go_install(folder: &Path, linker_flags: &str) -> Command {
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", "0").env("GOBIN", folder).args(["install", "-trimpath", "-ldflags", linker_flags]);
+    go
+}

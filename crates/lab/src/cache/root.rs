@@ -1,0 +1,129 @@
+//! The file system of a node: a Debian tree, and over it the layer with Kubernetes, its runtime and the units of the lab.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::part::{Part, key, recipe_files};
+use crate::command::{run_logged, stdout_of};
+use crate::node_root::{Enable, install_unit, write_file};
+use crate::paths::recipe;
+
+const RELEASE: &str = "bookworm";
+const PACKAGES: &str =
+    "systemd,systemd-sysv,dbus,iproute2,iptables,conntrack,kmod,e2fsprogs,procps,strace,ca-certificates,locales";
+/// debootstrap cannot resolve the virtual packages that this one depends on; apt can.
+const PACKAGES_BY_APT: [&str; 1] = ["cloud-init"];
+/// These would act on the machine below (its devices, its packages) or only delay the boot.
+const MASKED_UNITS: [&str; 8] = [
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty@tty1.service",
+    "systemd-pstore.service",
+];
+
+pub(super) fn debian() -> Part {
+    let masked = MASKED_UNITS.join(" ");
+    Part {
+        name: "node-root",
+        description: format!("installing Debian {RELEASE} with systemd and cloud-init, 2 minutes"),
+        key: key(&[RELEASE, PACKAGES, &PACKAGES_BY_APT.join(" "), &masked]),
+        recipe: Box::new(|folder, log| {
+            let mut debootstrap = Command::new("debootstrap");
+            debootstrap.args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE]).arg(folder);
+            run_logged(&mut debootstrap, log)?;
+            install_with_apt(folder, log)?;
+            for unit in MASKED_UNITS {
+                let link = folder.join("etc/systemd/system").join(unit);
+                symlink("/dev/null", &link).with_context(|| format!("masking {unit}"))?;
+            }
+            leave_no_trace_of_this_machine(folder)
+        }),
+    }
+}
+
+/// Installs what debootstrap cannot, with this machine's way to the package registry but without starting any service.
+fn install_with_apt(root: &Path, log: &Path) -> Result<()> {
+    let policy = root.join("usr/sbin/policy-rc.d");
+    write_file(&policy, "#!/bin/sh\nexit 101\n")?;
+    std::fs::set_permissions(&policy, std::fs::Permissions::from_mode(0o755)).context("policy-rc.d")?;
+    let proxy = root.join("etc/apt/apt.conf.d/99nodestrap-lab-proxy");
+    write_file(&proxy, &apt_settings_of_this_machine()?)?;
+    std::fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copying resolv.conf")?;
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(root).env("DEBIAN_FRONTEND", "noninteractive").arg("apt-get").arg("-q").args(arguments);
+        run_logged(&mut command, log)
+    };
+    apt(&["update"])?;
+    apt(&[&["install", "-y", "--no-install-recommends"], PACKAGES_BY_APT.as_slice()].concat())?;
+    apt(&["clean"])?;
+    std::fs::remove_file(policy).context("removing policy-rc.d")?;
+    std::fs::remove_file(proxy).context("removing the apt settings")
+}
+
+/// The proxies, if this machine reaches the registry through one.
+fn apt_settings_of_this_machine() -> Result<String> {
+    let settings = stdout_of(Command::new("apt-config").arg("dump"))?;
+    let wanted = |line: &&str| line.contains("::Proxy") || line.contains("Check-Valid-Until");
+    Ok(settings.lines().filter(wanted).map(|line| format!("{line}\n")).collect())
+}
+
+fn leave_no_trace_of_this_machine(root: &Path) -> Result<()> {
+    for file in ["etc/machine-id", "etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id"] {
+        let _ = std::fs::remove_file(root.join(file));
+    }
+    std::fs::remove_dir_all(root.join("var/lib/apt/lists")).context("removing the package lists")?;
+    std::fs::create_dir_all(root.join("var/lib/apt/lists/partial")).context("creating the folder of package lists")
+}
+
+/// The layer that every node of every lab has over the Debian tree. Programs are hard links into their own parts.
+pub(super) fn image(kubernetes: &Path, runtime: &Path, images: &Path) -> Result<Part> {
+    let parts = [kubernetes.to_owned(), runtime.to_owned(), images.to_owned()];
+    let mut inputs = recipe_files(&recipe("node"))?;
+    inputs.extend(parts.iter().map(|part| part.file_name().unwrap_or_default().as_encoded_bytes().to_vec()));
+    inputs.push(b"layout 1".to_vec());
+    let [kubernetes, runtime, images] = parts;
+    Ok(Part {
+        name: "node-image",
+        description: "putting together what every node has, a second".into(),
+        key: key(&inputs),
+        recipe: Box::new(move |folder, _log| {
+            link(&kubernetes, &folder.join("usr/bin"), &["kubelet"])?;
+            link(&runtime, &folder.join("usr/bin"), &["containerd", "containerd-shim-runc-v2", "ctr", "runc"])?;
+            link(&runtime, &folder.join("opt/cni/bin"), &["bridge", "loopback", "host-local", "portmap"])?;
+            link(&images, &folder.join("usr/share/nodestrap-lab/images"), &["pause.tar", "probe.tar"])?;
+            copy_settings(folder)
+        }),
+    })
+}
+
+fn copy_settings(folder: &Path) -> Result<()> {
+    let recipe = recipe("node");
+    for (file, place) in
+        [("90-nodestrap-lab.cfg", "etc/cloud/cloud.cfg.d"), ("10-nodestrap-lab.toml", "etc/containerd/conf.d")]
+    {
+        let text = std::fs::read_to_string(recipe.join(file)).with_context(|| format!("reading {file}"))?;
+        write_file(&folder.join(place).join(file), &text)?;
+    }
+    install_unit(folder, &recipe.join("containerd.service"), Enable::No)?;
+    for unit in ["images", "cgroups"] {
+        install_unit(folder, &recipe.join(format!("nodestrap-lab-{unit}.service")), Enable::AsInstallSectionSays)?;
+    }
+    // With this folder the journal outlives a reboot, so that a test can read what happened before it.
+    std::fs::create_dir_all(folder.join("var/log/journal")).context("creating the journal folder")
+}
+
+fn link(from: &Path, to: &Path, files: &[&str]) -> Result<()> {
+    std::fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
+    for file in files {
+        std::fs::hard_link(from.join(file), to.join(file)).with_context(|| format!("linking {file}"))?;
+    }
+    Ok(())
+}

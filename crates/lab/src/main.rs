@@ -1,0 +1,287 @@
+//! `lab`: real nodes and a real control plane on this machine, by hand.
+//!
+//! Reads: the cache (`$NODESTRAP_CACHE`), the state of labs (`$NODESTRAP_LAB_STATE`). Exit status: 0 done, 1 failed (the
+//! reason is on the standard error), or that of the command which `kubectl` and `shell` ran.
+
+// The lab is all effects and talks to the person in front of the terminal.
+#![allow(clippy::disallowed_methods)]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use lab::{Lab, LabOptions, Lifetime, Node, NodeOptions};
+
+/// A line for the person in front of the terminal; one who has closed it (`lab logs | head`) is no reason to panic.
+macro_rules! say {
+    ($($text:tt)*) => { let _ = writeln!(std::io::stdout(), $($text)*); };
+}
+
+/// The lab that commands mean when they name none.
+const DEFAULT_NAME: &str = "lab";
+
+#[derive(Parser)]
+#[command(name = "lab", about = "Real nodes and a real control plane on this machine, for development")]
+struct Arguments {
+    /// Which lab.
+    #[arg(long, global = true, default_value = DEFAULT_NAME)]
+    name: String,
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Build everything slow into the cache; what is there is skipped.
+    Prepare {
+        /// Install missing Debian packages with apt-get first.
+        #[arg(long)]
+        install: bool,
+    },
+    /// Start a control plane and leave it running.
+    Up {
+        /// IPv6 beside IPv4 for nodes, pods and services.
+        #[arg(long)]
+        dual_stack: bool,
+    },
+    /// Add, stop, start and reboot nodes.
+    #[command(subcommand)]
+    Node(NodeAction),
+    /// A shell, or a command, on a node.
+    Shell {
+        node: String,
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
+    /// The journal of a node, or the log of etcd, apiserver, controller-manager or scheduler.
+    Logs { of: Option<String> },
+    /// kubectl as administrator of the lab.
+    #[command(disable_help_flag = true)]
+    Kubectl {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// What runs.
+    Status,
+    /// End a lab and remove everything it made.
+    Down {
+        /// All labs, those of tests that were killed included.
+        #[arg(long)]
+        all: bool,
+    },
+    #[command(hide = true)]
+    KeepNode { node: String },
+    #[command(hide = true)]
+    KeepRoutes,
+}
+
+#[derive(Subcommand)]
+enum NodeAction {
+    /// Make a node and boot it.
+    Add {
+        node: String,
+        /// For cloud-init.
+        #[arg(long, value_name = "FILE")]
+        user_data: Option<PathBuf>,
+        /// The nodestrap program to install with the units of dist/systemd.
+        #[arg(long, value_name = "FILE")]
+        nodestrap: Option<PathBuf>,
+        /// Do not boot it yet.
+        #[arg(long)]
+        no_start: bool,
+        /// Join with a kubelet configured by the lab, without nodestrap.
+        #[arg(long, conflicts_with_all = ["user_data", "nodestrap", "no_start"])]
+        plain: bool,
+    },
+    /// Boot a node that is off.
+    Start { node: String },
+    /// Reboot from inside.
+    Reboot { node: String },
+    /// A power cut.
+    Kill { node: String },
+    /// Shut down in good order.
+    Poweroff { node: String },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            esay!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
+    if !matches!(command, Action::Prepare { .. } | Action::Status) {
+        lab::support().context("there can be no lab on this machine")?;
+    }
+    match command {
+        Action::Prepare { install } => prepare(install)?,
+        Action::Up { dual_stack } => up(&name, dual_stack)?,
+        Action::Node(action) => node(&open(&name)?, action)?,
+        Action::Shell { node, words } => return shell(&open(&name)?.node(&node)?, &words),
+        Action::Logs { of } => logs(&open(&name)?, of.as_deref())?,
+        Action::Kubectl { words } => return exit_code(open(&name)?.kubectl_command().args(words)),
+        Action::Status => status()?,
+        Action::Down { all } => down(&name, all)?,
+        Action::KeepNode { node } => lab::keep_node(&name, &node)?,
+        Action::KeepRoutes => lab::keep_routes(&name)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(name: &str) -> Result<Lab> {
+    Lab::open(name, this_program()?).with_context(|| format!("start one with `{}`", invocation(name, "up")))
+}
+
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("finding this program")
+}
+
+/// What to type, with the name of the lab only where it is needed.
+fn invocation(name: &str, rest: &str) -> String {
+    let lab = if name == DEFAULT_NAME { String::new() } else { format!("--name {name} ") };
+    format!("cargo run -p lab -- {lab}{rest}")
+}
+
+fn prepare(install: bool) -> Result<()> {
+    let missing = lab::missing_packages();
+    if install && !missing.is_empty() {
+        say!("installing {}", missing.join(" "));
+        let apt = |arguments: &[&str]| -> Result<()> {
+            let status = Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments).status()?;
+            if !status.success() {
+                bail!("apt-get {} failed", arguments.join(" "));
+            }
+            Ok(())
+        };
+        apt(&["update", "-q"])?;
+        apt(&[&["install", "-y", "-q", "--no-install-recommends"], missing.as_slice()].concat())?;
+    }
+    lab::prepare()?;
+    say!("everything is in {}", lab::cache_folder()?.display());
+    Ok(())
+}
+
+fn up(name: &str, dual_stack: bool) -> Result<()> {
+    if lab::names_of_labs().iter().any(|known| known == name) {
+        say!("lab '{name}' is up already; `{}` ends it", invocation(name, "down"));
+        return Ok(());
+    }
+    say!("starting etcd, API server, controller manager and scheduler …");
+    let lifetime = Lifetime::Detached { program: this_program()? };
+    let lab = Lab::up(LabOptions { name: Some(name.to_owned()), dual_stack, lifetime })?;
+    say!("lab '{name}' is up: {} in a network of its own", lab.api_server_url());
+    say!("  bootstrap token  {}", lab.bootstrap_token());
+    say!("  files            {}", lab.folder().display());
+    say!("next:");
+    say!("  {}    a Ready node with a kubelet set up by the lab", invocation(name, "node add n1 --plain"));
+    say!("  {}", invocation(name, "node add n2 --user-data FILE --nodestrap target/release/nodestrap"));
+    say!("  {}", invocation(name, "kubectl get nodes"));
+    say!("  {}", invocation(name, "down"));
+    Ok(())
+}
+
+fn node(lab: &Lab, action: NodeAction) -> Result<()> {
+    match action {
+        NodeAction::Add { node, plain: true, .. } => {
+            lab.add_plain_node(&node)?;
+            say!("{node} is Ready; try `{}`", invocation(lab.name(), "kubectl get nodes -o wide"));
+        }
+        NodeAction::Add { node, user_data, nodestrap, no_start, plain: false } => {
+            let mut options = NodeOptions::named(&node);
+            if let Some(path) = user_data {
+                let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                options = options.user_data(text);
+            }
+            options.nodestrap = nodestrap;
+            if no_start {
+                options = options.not_started();
+            }
+            let made = lab.add_node(options)?;
+            let root = made.root();
+            if no_start {
+                say!("{node} is ready to boot; change {} and then `{}`", root.display(), start_line(lab, &node));
+            } else {
+                say!("{node} ({}) boots; its files are in {}", made.addresses().v4, root.display());
+                say!("watch it with `{}`", invocation(lab.name(), &format!("shell {node} -- journalctl -f")));
+            }
+        }
+        NodeAction::Start { node } => report(&node, "boots", lab.node(&node)?.start())?,
+        NodeAction::Reboot { node } => report(&node, "boots again", lab.node(&node)?.reboot())?,
+        NodeAction::Poweroff { node } => report(&node, "is off", lab.node(&node)?.poweroff())?,
+        NodeAction::Kill { node } => {
+            lab.node(&node)?.kill()?;
+            say!("{node} has lost its power; `{}` boots it again", start_line(lab, &node));
+        }
+    }
+    Ok(())
+}
+
+fn start_line(lab: &Lab, node: &str) -> String {
+    invocation(lab.name(), &format!("node start {node}"))
+}
+
+fn report(node: &str, what: &str, outcome: Result<()>) -> Result<()> {
+    outcome.map(|()| say!("{node} {what}"))
+}
+
+fn shell(node: &Node, words: &[String]) -> Result<ExitCode> {
+    let (program, arguments) = words.split_first().map_or(("bash", [].as_slice()), |(p, rest)| (p.as_str(), rest));
+    exit_code(node.command(program)?.args(arguments))
+}
+
+fn exit_code(command: &mut Command) -> Result<ExitCode> {
+    let status = command.status().context("running the command")?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+fn logs(lab: &Lab, of: Option<&str>) -> Result<()> {
+    let nodes: Vec<String> = lab.state()?.nodes.into_keys().collect();
+    match of {
+        None => {
+            say!("logs: etcd apiserver controller-manager scheduler {}", nodes.join(" "));
+            say!("files: {}", lab.folder().join("logs").display());
+        }
+        Some(node) if nodes.iter().any(|known| known == node) => say!("{}", lab.node(node)?.journal("")),
+        Some(program) => say!("{}", lab.log(program)?.trim_end()),
+    }
+    Ok(())
+}
+
+fn status() -> Result<()> {
+    let names = lab::names_of_labs();
+    if names.is_empty() {
+        say!("no lab is up; `{}` starts one", invocation(DEFAULT_NAME, "up"));
+    }
+    for name in names {
+        let state = lab::State::load(&name)?;
+        let owner = state.owner.map_or("until `lab down`".to_owned(), |owner| {
+            format!("owned by process {}{}", owner.pid, if owner.is_alive() { "" } else { ", which is dead" })
+        });
+        say!("{name}: {owner}, {}", lab::state_root().join(&name).display());
+        for (process, id) in &state.processes {
+            let state = id.map_or("stopped".to_owned(), |id| {
+                if id.is_alive() { format!("runs as process {}", id.pid) } else { "has ended".to_owned() }
+            });
+            say!("  {process:<20} {state}");
+        }
+        for (node, state) in &state.nodes {
+            say!("  {node:<20} wanted {:?}, booted {} times", state.desired, state.boots);
+        }
+    }
+    Ok(())
+}
+
+fn down(name: &str, all: bool) -> Result<()> {
+    let names = if all { lab::names_of_labs() } else { vec![name.to_owned()] };
+    for name in names {
+        lab::tear_down(&name)?;
+        say!("lab '{name}' is down");
+    }
+    Ok(())
+}

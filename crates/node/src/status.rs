@@ -1,0 +1,166 @@
+//! Where this node is on its way, and what blocks it: read from the bundle, the journal and the gate, changing nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{ErrorClass, Report, RunOutcome, StepOutcome};
+use host::disk::{Disk, DiskError};
+use host::units::{UnitName, UnitState, Units};
+use render::bundle::Bundle;
+use serde::Serialize;
+
+use crate::bundle_source::BundleSourceError;
+use crate::gate::{self, GateState};
+use crate::session::load_events;
+use crate::steps::chain;
+
+/// In the order in which a node goes through them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// No bundle was delivered.
+    NotDelivered,
+    /// A bundle is there, but it cannot be used.
+    BundleBroken,
+    /// Delivered, never applied.
+    NotStarted,
+    /// A run began and has not ended: it is at work, or it was cut off and the next one resumes.
+    Unfinished,
+    /// The last run ended with an error.
+    Failed,
+    /// Complete; the kubelet may start but has no credentials of its own yet.
+    Joining,
+    /// The kubelet has its own credentials.
+    Joined,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub phase: Phase,
+    /// One line for people.
+    pub summary: String,
+    /// What stands in the way, and what to do about it.
+    pub blocked: Option<Blocked>,
+    pub cluster: Option<String>,
+    pub group: Option<String>,
+    pub bundle: Option<String>,
+    pub plan: Option<String>,
+    pub gate: String,
+    pub kubelet: Option<UnitState>,
+    pub last_run: Option<Report>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Blocked {
+    pub by: String,
+    #[serde(serialize_with = "serialize_class")]
+    pub class: ErrorClass,
+    pub reason: String,
+    pub advice: Option<String>,
+    /// RFC 3339; since when it stands in the way.
+    pub since: Option<String>,
+}
+
+fn serialize_class<S: serde::Serializer>(class: &ErrorClass, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(class)
+}
+
+/// The bundle, if it is usable, comes along for those who want to look further.
+pub fn observe_status(
+    disk: &dyn Disk,
+    units: &dyn Units,
+    bundle: Result<Bundle, BundleSourceError>,
+) -> Result<(Status, Option<Bundle>), DiskError> {
+    let last_run = load_events(disk).ok().and_then(|(events, _)| Report::from_events(&events));
+    let bundle = match bundle {
+        Ok(bundle) => bundle,
+        Err(error) => return Ok((without_bundle(&error, last_run), None)),
+    };
+    let gate = gate::observe(disk, &bundle.gate.path)?;
+    let joined = disk.stat(Path::new(&bundle.join.kubeconfig))?.is_some();
+    let kubelet = units.state(&UnitName(bundle.join.kubelet_unit.clone())).ok();
+    let (phase, summary, blocked) = assess(&bundle, &gate, joined, last_run.as_ref());
+    let status = Status {
+        phase,
+        summary,
+        blocked,
+        cluster: Some(bundle.cluster.clone()),
+        group: Some(bundle.group.clone()),
+        bundle: Some(bundle.digest()),
+        plan: last_run.as_ref().map(|report| report.plan.to_string()),
+        gate: describe_gate(&gate),
+        kubelet,
+        last_run,
+    };
+    Ok((status, Some(bundle)))
+}
+
+fn assess(bundle: &Bundle, gate: &GateState, joined: bool, last_run: Option<&Report>) -> (Phase, String, Option<Blocked>) {
+    if let GateState::Open { .. } = gate {
+        return if joined {
+            (Phase::Joined, format!("complete; the kubelet has joined {}", bundle.join.api_server), None)
+        } else {
+            (Phase::Joining, format!("complete; the kubelet is asking {} for credentials", bundle.join.api_server), None)
+        };
+    }
+    let Some(report) = last_run else {
+        return (Phase::NotStarted, "a bundle is here, nothing was done yet; next: nodestrap apply".to_owned(), None);
+    };
+    match &report.outcome {
+        RunOutcome::Failed { step, class, message, advice } => {
+            let blocked = Blocked {
+                by: step.0.clone(),
+                class: *class,
+                reason: message.clone(),
+                advice: advice.clone(),
+                since: Some(report.started_at.after(Duration::from_millis(report.duration_ms)).to_string()),
+            };
+            (Phase::Failed, format!("stopped at {}; the gate is shut", step.0), Some(blocked))
+        }
+        _ => {
+            let done = report.steps.iter().filter(|step| is_done(&step.outcome)).count();
+            let summary = format!("{done} of {} steps done; the next apply resumes", report.steps.len());
+            (Phase::Unfinished, summary, None)
+        }
+    }
+}
+
+fn is_done(outcome: &StepOutcome) -> bool {
+    matches!(outcome, StepOutcome::Done | StepOutcome::AlreadySo)
+}
+
+fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status {
+    let (phase, summary) = match error {
+        BundleSourceError::Absent { .. } => (Phase::NotDelivered, "no bundle was delivered to this node"),
+        _ => (Phase::BundleBroken, "the bundle on this node cannot be used"),
+    };
+    let blocked = Blocked {
+        by: "bundle".to_owned(),
+        class: ErrorClass::WrongInput,
+        reason: chain(error),
+        advice: Some("render it again and deliver it: nodestrap render FILE --group NAME".to_owned()),
+        since: None,
+    };
+    Status {
+        phase,
+        summary: summary.to_owned(),
+        blocked: Some(blocked),
+        cluster: None,
+        group: None,
+        bundle: None,
+        plan: last_run.as_ref().map(|report| report.plan.to_string()),
+        gate: "unknown".to_owned(),
+        kubelet: None,
+        last_run,
+    }
+}
+
+fn describe_gate(gate: &GateState) -> String {
+    match gate {
+        GateState::Absent => "shut".to_owned(),
+        GateState::Open { .. } => "open".to_owned(),
+        GateState::Damaged { reason } => format!("damaged ({reason}): counts as shut"),
+    }
+}

@@ -1,0 +1,345 @@
+//! How each action of a plan is checked and done on a host.
+//!
+//! Inputs: a bundle (for contents) and a host. Every action first looks whether it is already so; that, and not the
+//! journal, is what makes a rerun correct. Failures are sorted into what a retry may mend and what a person must.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, StepContext, StepError};
+use host::disk::{Disk, DiskError, Kind};
+use host::files::{self, Difference, FileWrite, Staged};
+use host::units::{ActiveState, UnitError, UnitName, Units};
+use render::bundle::Bundle;
+
+use crate::gate::{self, GateState};
+use crate::plan::{Action, PlannedFile};
+
+/// Folders that programs of the node read.
+const FOLDER_MODE: u32 = 0o755;
+
+pub(crate) struct NodeExecutor<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) units: &'a dyn Units,
+    pub(crate) bundle: &'a Bundle,
+    pub(crate) plan: Digest,
+    pub(crate) ownership: Ownership,
+    pub(crate) clock: &'a dyn Clock,
+    /// What `stage-files` left for `commit-files` of the same run.
+    pub(crate) staged: Mutex<Option<Staged>>,
+}
+
+/// Who owns the files of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// A machine: everything belongs to root.
+    Root,
+    /// A sandbox folder of somebody who is not root: files stay theirs.
+    Keep,
+}
+
+impl Ownership {
+    fn owner(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Root => Some((0, 0)),
+            Self::Keep => None,
+        }
+    }
+}
+
+impl Executor<Action> for NodeExecutor<'_> {
+    fn check(&self, step: &Step<Action>, history: &History) -> Result<Condition, StepError> {
+        match &step.action {
+            Action::CheckPrograms { paths } => self.check_programs(paths),
+            Action::MakeFolders { paths } => self.check_folders(paths),
+            Action::StageFiles { files } | Action::CommitFiles { files } | Action::VerifyFiles { files } => {
+                self.check_files(files)
+            }
+            Action::CloseGate { path } => self.check_gate_closed(path),
+            Action::ReloadUnits { units } => self.check_reloaded(units, history),
+            Action::EnableUnits { units } => self.check_enabled(units),
+            Action::StartUnit { unit } | Action::ReleaseUnit { unit } => self.check_running(unit, history),
+            Action::ArmUnit { unit } => self.check_armed(unit),
+            Action::OpenGate { path, .. } => self.check_gate_open(path),
+        }
+    }
+
+    fn apply(&self, step: &Step<Action>, context: &StepContext<'_>) -> Result<(), StepError> {
+        match &step.action {
+            Action::CheckPrograms { paths } => match self.missing_programs(paths)?.as_slice() {
+                [] => Ok(()),
+                missing => Err(programs_missing(missing)),
+            },
+            Action::MakeFolders { paths } => self.make_folders(paths),
+            Action::StageFiles { files } => self.stage(files),
+            Action::CloseGate { path } => {
+                files::remove_durable(self.disk, Path::new(path)).map(drop).map_err(|error| file_error(&error))
+            }
+            Action::CommitFiles { files } => self.commit(files),
+            Action::VerifyFiles { files } => self.verify(files),
+            Action::ReloadUnits { .. } => self.units.reload(context.deadline.remaining(self.clock)).map_err(|error| unit_error(&error)),
+            Action::EnableUnits { units } => self.units.enable(&names(units)).map_err(|error| unit_error(&error)),
+            Action::StartUnit { unit } => self
+                .units
+                .restart_and_wait(&UnitName(unit.clone()), context.deadline.remaining(self.clock))
+                .map_err(|error| unit_error(&error)),
+            Action::ArmUnit { unit } => {
+                self.units.queue_start(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
+            }
+            Action::ReleaseUnit { unit } => {
+                self.units.queue_restart(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
+            }
+            Action::OpenGate { path, .. } => {
+                let bytes = gate::render(&self.bundle.gate, &self.bundle.digest(), &self.plan);
+                files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())
+                    .map_err(|error| file_error(&error))
+            }
+        }
+    }
+}
+
+impl NodeExecutor<'_> {
+    fn check_programs(&self, paths: &[String]) -> Result<Condition, StepError> {
+        match self.missing_programs(paths)?.as_slice() {
+            [] => Ok(Condition::AlreadySo),
+            missing => Err(programs_missing(missing)),
+        }
+    }
+
+    fn missing_programs(&self, paths: &[String]) -> Result<Vec<String>, StepError> {
+        let mut missing = Vec::new();
+        for path in paths {
+            // Images link programs to where they really are, so a link counts.
+            match self.disk.stat(Path::new(path)).map_err(|error| disk_error(&error))? {
+                Some(found) if matches!(found.kind, Kind::File | Kind::Link { .. }) => {}
+                _ => missing.push(path.clone()),
+            }
+        }
+        Ok(missing)
+    }
+
+    fn check_folders(&self, paths: &[String]) -> Result<Condition, StepError> {
+        for path in paths {
+            match self.disk.stat(Path::new(path)).map_err(|error| disk_error(&error))? {
+                Some(found) if matches!(found.kind, Kind::Folder | Kind::Link { .. }) => {}
+                Some(_) => {
+                    return Err(StepError {
+                        class: ErrorClass::NeedsOperator,
+                        message: format!("{path:?} must be a folder, but something else is there"),
+                        advice: Some("move it away; nodestrap replaces nothing that it did not make".to_owned()),
+                    });
+                }
+                None => return Ok(Condition::Needed(format!("{path} is not there"))),
+            }
+        }
+        Ok(Condition::AlreadySo)
+    }
+
+    fn make_folders(&self, paths: &[String]) -> Result<(), StepError> {
+        for path in paths {
+            self.disk.make_folder(Path::new(path), FOLDER_MODE).map_err(|error| disk_error(&error))?;
+        }
+        Ok(())
+    }
+
+    fn check_files(&self, planned: &[PlannedFile]) -> Result<Condition, StepError> {
+        let mut differing = 0_usize;
+        let mut first = None;
+        for write in self.writes(planned)? {
+            let difference = files::matches(self.disk, &write).map_err(|error| file_error(&error))?;
+            if difference != Difference::Same {
+                differing += 1;
+                first.get_or_insert_with(|| format!("{}: {}", write.path.display(), describe(&difference)));
+            }
+        }
+        Ok(match first {
+            None => Condition::AlreadySo,
+            Some(first) if differing == 1 => Condition::Needed(first),
+            Some(first) => Condition::Needed(format!("{differing} files, the first is {first}")),
+        })
+    }
+
+    fn stage(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
+        let staged = files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?;
+        *self.staged.lock().unwrap_or_else(PoisonError::into_inner) = Some(staged);
+        Ok(())
+    }
+
+    fn commit(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
+        let left_by_stage = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let staged = match left_by_stage {
+            Some(staged) => staged,
+            // A file changed between the two steps' checks, or a first attempt used the staged set up.
+            None => files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?,
+        };
+        files::commit(self.disk, staged).map_err(|error| file_error(&error))
+    }
+
+    fn verify(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
+        match self.check_files(planned)? {
+            Condition::AlreadySo => Ok(()),
+            Condition::Needed(what) => Err(StepError {
+                class: ErrorClass::NeedsOperator,
+                message: format!("read back after writing, these differ: {what}"),
+                advice: Some(
+                    "another program changes them (stop it), or the disk loses writes (look at dmesg)".to_owned(),
+                ),
+            }),
+        }
+    }
+
+    /// The plan names files by digest; their bytes come from the bundle it was made from.
+    fn writes(&self, planned: &[PlannedFile]) -> Result<Vec<FileWrite<'_>>, StepError> {
+        planned
+            .iter()
+            .map(|planned| {
+                let file = self.bundle.files.iter().find(|file| file.path == planned.path).ok_or_else(|| StepError {
+                    class: ErrorClass::Permanent,
+                    message: format!("the plan names {:?}, which its bundle does not have", planned.path),
+                    advice: None,
+                })?;
+                Ok(FileWrite {
+                    path: Path::new(&file.path),
+                    mode: file.mode,
+                    owner: self.ownership.owner(),
+                    content: &file.content,
+                })
+            })
+            .collect()
+    }
+
+    fn check_gate_closed(&self, path: &str) -> Result<Condition, StepError> {
+        Ok(match self.gate(path)? {
+            GateState::Absent => Condition::AlreadySo,
+            GateState::Open { plan } if plan == self.plan.to_string() => Condition::AlreadySo,
+            GateState::Open { plan } => Condition::Needed(format!("it was opened by plan {plan}")),
+            GateState::Damaged { reason } => Condition::Needed(format!("it is damaged: {reason}")),
+        })
+    }
+
+    fn check_gate_open(&self, path: &str) -> Result<Condition, StepError> {
+        Ok(match self.gate(path)? {
+            GateState::Open { plan } if plan == self.plan.to_string() => Condition::AlreadySo,
+            _ => Condition::Needed("everything else is in place".to_owned()),
+        })
+    }
+
+    fn gate(&self, path: &str) -> Result<GateState, StepError> {
+        gate::observe(self.disk, path).map_err(|error| disk_error(&error))
+    }
+
+    fn check_reloaded(&self, units: &[String], history: &History) -> Result<Condition, StepError> {
+        if !history.done_before {
+            return Ok(Condition::Needed("unit files may have changed".to_owned()));
+        }
+        for unit in units {
+            let state = self.state(unit)?;
+            if state.needs_reload || state.active == ActiveState::NotFound {
+                return Ok(Condition::Needed(format!("{unit} changed on disk")));
+            }
+        }
+        Ok(Condition::AlreadySo)
+    }
+
+    fn check_enabled(&self, units: &[String]) -> Result<Condition, StepError> {
+        for unit in units {
+            if !self.state(unit)?.enabled {
+                return Ok(Condition::Needed(format!("{unit} does not start at boot yet")));
+            }
+        }
+        Ok(Condition::AlreadySo)
+    }
+
+    /// A service that already ran before this plan may have read older files, so only a start that this plan's journal
+    /// knows of counts.
+    fn check_running(&self, unit: &str, history: &History) -> Result<Condition, StepError> {
+        Ok(match self.state(unit)?.active {
+            ActiveState::Active | ActiveState::Activating if history.done_before => Condition::AlreadySo,
+            ActiveState::Active | ActiveState::Activating => Condition::Needed(format!("{unit} runs with older files")),
+            _ => Condition::Needed(format!("{unit} does not run")),
+        })
+    }
+
+    fn check_armed(&self, unit: &str) -> Result<Condition, StepError> {
+        Ok(match self.state(unit)?.active {
+            ActiveState::Active | ActiveState::Activating => Condition::AlreadySo,
+            _ => Condition::Needed(format!("{unit} must start even if this run dies after opening the gate")),
+        })
+    }
+
+    fn state(&self, unit: &str) -> Result<host::units::UnitState, StepError> {
+        self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))
+    }
+}
+
+fn describe(difference: &Difference) -> String {
+    match difference {
+        Difference::Same => "as it should be".to_owned(),
+        Difference::Absent => "not there".to_owned(),
+        Difference::Kind { .. } => "not a file".to_owned(),
+        Difference::Content => "other content".to_owned(),
+        Difference::Mode { found } => format!("mode {found:04o}"),
+        Difference::Owner { uid, gid } => format!("owned by {uid}:{gid}"),
+    }
+}
+
+fn names(units: &[String]) -> Vec<UnitName> {
+    units.iter().cloned().map(UnitName).collect()
+}
+
+fn programs_missing(missing: &[String]) -> StepError {
+    StepError {
+        class: ErrorClass::NeedsOperator,
+        message: format!("the image does not have {}", missing.join(", ")),
+        advice: Some(
+            "the runtime source is \"preinstalled\": put them into the image, or name their place in the spec \
+             (kubelet.binary, containerRuntime.binary, containerRuntime.cniBinaries)"
+                .to_owned(),
+        ),
+    }
+}
+
+fn disk_error(error: &DiskError) -> StepError {
+    use std::io::ErrorKind;
+    let advice = match error.source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space on that file system",
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: look in dmesg for why, then remount it writable",
+        ErrorKind::PermissionDenied => "run as root",
+        _ => "look in dmesg for what the disk says",
+    };
+    StepError {
+        class: ErrorClass::NeedsOperator,
+        message: chain(error),
+        advice: Some(advice.to_owned()),
+    }
+}
+
+fn file_error(error: &files::FileError) -> StepError {
+    match error {
+        files::FileError::Disk(disk) => disk_error(disk),
+        other => StepError { class: ErrorClass::NeedsOperator, message: chain(other), advice: None },
+    }
+}
+
+fn unit_error(error: &UnitError) -> StepError {
+    let (class, advice) = match error {
+        UnitError::Bus { .. } => (ErrorClass::Transient, "is this a machine with systemd and dbus? (--root for a folder)"),
+        UnitError::NotFound { .. } => (ErrorClass::NeedsOperator, "the image must bring this unit"),
+        UnitError::Masked { .. } => (ErrorClass::NeedsOperator, "unmask it, or take it out of the image"),
+        UnitError::Job { .. } => (ErrorClass::Transient, "journalctl -u with its name says why"),
+        UnitError::Deadline { .. } | UnitError::Call { .. } => (ErrorClass::Transient, "systemctl status says more"),
+    };
+    StepError { class, message: chain(error), advice: Some(advice.to_owned()) }
+}
+
+/// An error with its causes, once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,245 @@
+//! The certificate authority and the leaf certificates that it issues.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use time::OffsetDateTime;
+
+use crate::{Error, Secret};
+
+/// From when and for how long a certificate is valid. The caller names the start: this crate has no clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    pub start: SystemTime,
+    pub lifetime: Duration,
+}
+
+impl Validity {
+    fn bounds(self) -> Result<(OffsetDateTime, OffsetDateTime), Error> {
+        let end = self.start.checked_add(self.lifetime).ok_or(Error::Validity)?;
+        Ok((certificate_time(self.start)?, certificate_time(end)?))
+    }
+}
+
+/// RFC 5280 writes years with four digits and whole seconds; `OffsetDateTime::from(SystemTime)` would panic on others.
+fn certificate_time(at: SystemTime) -> Result<OffsetDateTime, Error> {
+    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).map_err(|_| Error::Validity)?;
+    let seconds = i64::try_from(since_epoch.as_secs()).map_err(|_| Error::Validity)?;
+    OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| Error::Validity)
+}
+
+/// What a leaf certificate may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usage {
+    Client,
+    Server,
+}
+
+/// A name under which a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubjectName {
+    Dns(String),
+    Ip(IpAddr),
+}
+
+/// The certificate that somebody needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafRequest {
+    /// Kubernetes reads this as the user name.
+    pub common_name: String,
+    /// Kubernetes reads this as the group. One only: rcgen keeps one value per kind of name.
+    pub organization: Option<String>,
+    pub names: Vec<SubjectName>,
+    pub usages: Vec<Usage>,
+    pub validity: Validity,
+}
+
+/// A certificate with its key.
+pub struct Leaf {
+    pub certificate_pem: String,
+    pub key_pem: Secret,
+}
+
+/// A certificate authority: its certificate, its key, and the right to issue.
+pub struct Authority {
+    certificate_pem: String,
+    key_pem: Secret,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new self-signed authority that may sign leaf certificates but no further authorities.
+    pub fn create(common_name: &str, validity: Validity) -> Result<Self, Error> {
+        let key = generate_key(common_name)?;
+        let mut params = parameters(common_name, validity)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key).map_err(|source| sign_error(common_name, source))?;
+        let key_pem = Secret::new(key.serialize_pem());
+        Ok(Self { certificate_pem: certificate.pem(), key_pem, issuer: Issuer::new(params, key) })
+    }
+
+    /// An authority that was made earlier, from its two PEM texts.
+    pub fn parse(certificate_pem: &str, key_pem: &Secret) -> Result<Self, Error> {
+        let key = KeyPair::from_pem(key_pem.expose()).map_err(|source| Error::ReadKey { source })?;
+        let issuer =
+            Issuer::from_ca_cert_pem(certificate_pem, key).map_err(|source| Error::ReadCertificate { source })?;
+        Ok(Self { certificate_pem: certificate_pem.to_owned(), key_pem: key_pem.clone(), issuer })
+    }
+
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    pub fn key_pem(&self) -> &Secret {
+        &self.key_pem
+    }
+
+    /// A new key and a certificate for it.
+    pub fn issue(&self, request: &LeafRequest) -> Result<Leaf, Error> {
+        let common_name = request.common_name.as_str();
+        let key = generate_key(common_name)?;
+        let params = leaf_parameters(request)?;
+        let certificate: Certificate =
+            params.signed_by(&key, &self.issuer).map_err(|source| sign_error(common_name, source))?;
+        Ok(Leaf { certificate_pem: certificate.pem(), key_pem: Secret::new(key.serialize_pem()) })
+    }
+}
+
+fn leaf_parameters(request: &LeafRequest) -> Result<CertificateParams, Error> {
+    if request.usages.is_empty() {
+        return Err(Error::NoUsage { common_name: request.common_name.clone() });
+    }
+    let mut params = parameters(&request.common_name, request.validity)?;
+    if let Some(organization) = &request.organization {
+        params.distinguished_name.push(DnType::OrganizationName, organization.as_str());
+    }
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    for usage in &request.usages {
+        params.insert_extended_key_usage(match usage {
+            Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+            Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
+        });
+    }
+    params.subject_alt_names = request.names.iter().map(subject_alternative_name).collect::<Result<_, _>>()?;
+    Ok(params)
+}
+
+fn subject_alternative_name(name: &SubjectName) -> Result<SanType, Error> {
+    match name {
+        SubjectName::Ip(address) => Ok(SanType::IpAddress(*address)),
+        SubjectName::Dns(dns) => {
+            let text = dns.as_str().try_into().map_err(|source| Error::Name { name: dns.clone(), source })?;
+            Ok(SanType::DnsName(text))
+        }
+    }
+}
+
+fn parameters(common_name: &str, validity: Validity) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    (params.not_before, params.not_after) = validity.bounds()?;
+    Ok(params)
+}
+
+fn generate_key(common_name: &str) -> Result<KeyPair, Error> {
+    KeyPair::generate().map_err(|source| Error::GenerateKey { common_name: common_name.to_owned(), source })
+}
+
+fn sign_error(common_name: &str, source: rcgen::Error) -> Error {
+    Error::Sign { common_name: common_name.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use x509_parser::certificate::X509Certificate;
+    use x509_parser::pem::parse_x509_pem;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn validity() -> Validity {
+        Validity { start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000), lifetime: DAY }
+    }
+
+    fn request(usages: Vec<Usage>) -> LeafRequest {
+        LeafRequest {
+            common_name: "system:node:n1".into(),
+            organization: Some("system:nodes".into()),
+            names: vec![SubjectName::Dns("n1".into()), SubjectName::Ip(Ipv4Addr::new(10, 99, 0, 11).into())],
+            usages,
+            validity: validity(),
+        }
+    }
+
+    fn with_certificate<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
+        let (_, pem) = parse_x509_pem(pem.as_bytes()).expect("what we issue is PEM");
+        look(&pem.parse_x509().expect("what we issue is a certificate"))
+    }
+
+    #[test]
+    fn a_leaf_is_signed_by_its_authority_and_carries_what_was_asked_for() {
+        let authority = Authority::create("lab", validity()).expect("authority");
+        let leaf = authority.issue(&request(vec![Usage::Client])).expect("leaf");
+        with_certificate(authority.certificate_pem(), |ca| {
+            assert!(ca.is_ca());
+            with_certificate(&leaf.certificate_pem, |leaf| {
+                assert!(leaf.verify_signature(Some(ca.public_key())).is_ok());
+                assert_eq!(leaf.issuer().to_string(), "CN=lab");
+                assert_eq!(leaf.subject().to_string(), "CN=system:node:n1, O=system:nodes");
+                assert_eq!(leaf.validity().not_before.timestamp(), 1_700_000_000);
+                assert_eq!(leaf.validity().not_after.timestamp(), 1_700_000_000 + 86_400);
+                let usage = leaf.extended_key_usage().expect("readable").expect("present").value;
+                assert!(usage.client_auth && !usage.server_auth);
+                let names = leaf.subject_alternative_name().expect("readable").expect("present");
+                assert_eq!(names.value.general_names.len(), 2);
+            });
+        });
+    }
+
+    #[test]
+    fn an_authority_read_back_from_its_pem_issues_certificates_that_the_first_one_vouches_for() {
+        let first = Authority::create("lab", validity()).expect("authority");
+        let again = Authority::parse(first.certificate_pem(), first.key_pem()).expect("its own PEM");
+        let leaf = again.issue(&request(vec![Usage::Server])).expect("leaf");
+        with_certificate(first.certificate_pem(), |ca| {
+            with_certificate(&leaf.certificate_pem, |leaf| {
+                assert!(leaf.verify_signature(Some(ca.public_key())).is_ok());
+                assert_eq!(leaf.issuer(), ca.subject());
+            });
+        });
+    }
+
+    #[test]
+    fn a_leaf_without_usage_is_refused() {
+        let authority = Authority::create("lab", validity()).expect("authority");
+        assert!(matches!(authority.issue(&request(vec![])), Err(Error::NoUsage { .. })));
+    }
+
+    #[test]
+    fn a_validity_beyond_what_certificates_can_name_is_an_error_and_no_panic() {
+        let endless = Validity { start: SystemTime::UNIX_EPOCH, lifetime: Duration::from_secs(1 << 50) };
+        let early = Validity { start: SystemTime::UNIX_EPOCH - DAY, lifetime: DAY };
+        assert!(matches!(Authority::create("lab", endless), Err(Error::Validity)));
+        assert!(matches!(Authority::create("lab", early), Err(Error::Validity)));
+    }
+
+    #[test]
+    fn a_dns_name_that_is_not_ascii_is_refused_with_the_name() {
+        let authority = Authority::create("lab", validity()).expect("authority");
+        let mut request = request(vec![Usage::Server]);
+        request.names = vec![SubjectName::Dns("nöde".into())];
+        assert!(matches!(authority.issue(&request), Err(Error::Name { name, .. }) if name == "nöde"));
+    }
+}

@@ -1,0 +1,109 @@
+//! What a node receives: files, units and the gate, with one digest over all of it.
+//!
+//! On disk a bundle is either one JSON file with the contents inside (`bundle.json`, what user data carries) or a folder
+//! (`manifest.json` beside `root/…`, for people). Both have the same manifest, and the digest is the SHA-256 of that
+//! manifest's canonical JSON, in which every file stands with its own SHA-256.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
+pub use crate::error::BundleError;
+
+/// Where a delivery puts the bundle on the node.
+pub const BUNDLE_PATH: &str = "/etc/nodestrap/bundle.json";
+
+/// The one version of the format that this nodestrap writes and reads.
+pub const API_VERSION: &str = "nodestrap.io/v1alpha1";
+
+/// Largest bundle that is written or read. A worker's is about 10 KiB and no user data service takes more than 1 MiB;
+/// the limit keeps a damaged or hostile file from filling the memory of a booting node.
+pub const MAX_BUNDLE_BYTES: usize = 1024 * 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    pub cluster: String,
+    pub group: String,
+    pub kubernetes_version: String,
+    /// Programs that the image must bring, checked before anything is changed.
+    pub required_programs: Vec<String>,
+    /// Sorted by path, no duplicates.
+    pub files: Vec<File>,
+    /// In the order in which they are started.
+    pub units: Vec<Unit>,
+    pub gate: Gate,
+    pub join: Join,
+}
+
+/// A file of the node, owned by root.
+#[derive(Clone, PartialEq, Eq)]
+pub struct File {
+    pub path: String,
+    pub mode: u32,
+    pub secrecy: Secrecy,
+    pub content: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrecy {
+    Public,
+    /// Mode 0600, never shown, never logged.
+    Secret,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub name: String,
+    pub start: Start,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Enabled, started, and waited for, before the gate opens.
+    BeforeGate,
+    /// Enabled, and ordered after the bootstrap unit: its job is only queued, once the gate is open.
+    AfterGate,
+    /// Neither enabled nor started: it has no `[Install]` section, another unit of the bundle pulls it in.
+    ByOthers,
+}
+
+/// The file without which the kubelet does not start; written last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    pub path: String,
+    pub environment: BTreeMap<String, String>,
+}
+
+/// What `status` needs to tell why a node has not joined; paths on the node, no secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    pub api_server: String,
+    pub bootstrap_kubeconfig: String,
+    pub kubeconfig: String,
+    pub kubelet_unit: String,
+}
+
+impl File {
+    /// Lower-case hexadecimal SHA-256 of the content.
+    pub fn sha256(&self) -> String {
+        sha256_hex(&self.content)
+    }
+}
+
+/// The content is left out, secret or not: a bundle is printed to tell which files there are.
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("path", &self.path)
+            .field("mode", &format_args!("{:04o}", self.mode))
+            .field("secrecy", &self.secrecy)
+            .field("size", &self.content.len())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}

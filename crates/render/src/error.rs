@@ -1,0 +1,110 @@
+//! What can go wrong, each message with what to do about it.
+
+use crate::bundle::{API_VERSION, MAX_BUNDLE_BYTES};
+
+/// A complete spec that cannot be written out.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    #[error("there is no group '{group}': the spec has {}", quoted_list(.known))]
+    UnknownGroup { group: String, known: Vec<String> },
+    #[error(
+        "the complete spec sets no kubelet flag '{flag}', so there is no place for its file: complete the spec anew"
+    )]
+    MissingFlag { flag: &'static str },
+    #[error(
+        "the kubelet flag '{flag}' has a value with {found}, which systemd would split or expand: \
+         say it in the kubelet's configuration instead, or choose another value"
+    )]
+    FlagValue { flag: String, found: &'static str },
+    #[error(
+        "'{flag}' is no name of a kubelet flag: use lower-case letters, digits and dashes, without the leading dashes"
+    )]
+    FlagName { flag: String },
+    #[error(
+        "'{path}' cannot be the program of a unit: \
+         use an absolute path of letters, digits and '/._+@%:,=~-', without '.' and '..' in it"
+    )]
+    ProgramPath { path: String },
+    #[error("the value '{value}' of '{key}' in a unit {problem}: change it in the spec")]
+    UnitValue { key: &'static str, value: String, problem: &'static str },
+    #[error("the containerd configuration has a value at '{path}' that TOML cannot express: {problem}")]
+    ContainerdValue { path: String, problem: &'static str },
+    #[error("writing the containerd configuration as TOML")]
+    ContainerdToml { source: toml::ser::Error },
+    #[error("compressing the bundle")]
+    Compress { source: std::io::Error },
+    #[error("the rendered bundle is not valid")]
+    Bundle { source: BundleError },
+}
+
+/// A bundle that must not be used. nodestrap never repairs one: it was rendered from a spec and can be rendered again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BundleError {
+    #[error(
+        "the bundle has {bytes} bytes, more than the {MAX_BUNDLE_BYTES} allowed: \
+         render it again with fewer or smaller files"
+    )]
+    TooLarge { bytes: usize },
+    #[error(
+        "the bundle cannot be read, line {line} column {column}: {reason}; \
+         render it again with this version of nodestrap and deliver it unchanged"
+    )]
+    Syntax { line: usize, column: usize, reason: String },
+    #[error("the document has kind '{found}', not 'Bundle': give the file that `nodestrap render` wrote")]
+    Kind { found: String },
+    #[error(
+        "the bundle has apiVersion '{found}', this nodestrap reads '{API_VERSION}': \
+         render it again with this version of nodestrap"
+    )]
+    ApiVersion { found: String },
+    #[error(
+        "the bundle comes from a newer nodestrap, with apiVersion '{found}' where this one reads '{API_VERSION}': \
+         update nodestrap on the node, or render the bundle again with version {}", env!("CARGO_PKG_VERSION")
+    )]
+    NewerApiVersion { found: String },
+    #[error("the bundle was changed after it was rendered, its digest is '{actual}', not '{stated}': render it again")]
+    Digest { stated: String, actual: String },
+    #[error("the path '{path}' in the bundle {problem}: render it again")]
+    Path { path: String, problem: &'static str },
+    #[error("the file '{path}' stands twice in the bundle: render it again")]
+    DuplicatePath { path: String },
+    #[error("the file '{path}' of the bundle is out of order: render it again")]
+    Order { path: String },
+    #[error("the file '{path}' of the bundle lies under the file '{parent}': render it again")]
+    FileUnderFile { path: String, parent: String },
+    #[error("the bundle would write '{path}' as a file, but it is the gate: render it again")]
+    GateAmongFiles { path: String },
+    #[error("the file '{path}' has mode '{mode}', not four octal digits from '0000' to '0777': render it again")]
+    Mode { path: String, mode: String },
+    #[error("the file '{path}' is secret but has mode '{mode}', not '0600': render it again")]
+    SecretMode { path: String, mode: String },
+    #[error("the file '{path}' must have either 'content' or 'contentBase64': render the bundle again")]
+    Content { path: String },
+    #[error("the file '{path}' has {actual} bytes where the bundle states {stated}: render it again")]
+    Size { path: String, stated: u64, actual: u64 },
+    #[error("the file '{path}' was changed, its SHA-256 is '{actual}', not '{stated}': render the bundle again")]
+    FileDigest { path: String, stated: String, actual: String },
+    #[error("the folder of the bundle has no file 'root{path}': render it again")]
+    MissingFile { path: String },
+    #[error("'{name}' in the bundle is no name of a unit: render it again")]
+    UnitName { name: String },
+    #[error("the unit '{name}' stands twice in the bundle: render it again")]
+    DuplicateUnit { name: String },
+    #[error("'{name}' in the bundle is no name that the gate may set: render it again")]
+    GateName { name: String },
+    #[error("the value of '{name}' in the gate has a control character: render the bundle again")]
+    GateValue { name: String },
+    #[error("'{field}' of the bundle has a control character or is empty: render it again")]
+    Text { field: &'static str },
+}
+
+fn quoted_list(names: &[String]) -> String {
+    match names {
+        [] => "no groups".to_owned(),
+        [one] => format!("'{one}'"),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(|name| format!("'{name}'")).collect();
+            format!("{} and '{last}'", first.join(", "))
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Complete spec → bundle → user data.
+//!
+//! Inputs: a [`spec::CompleteSpec`] and the name of a group; every decision is made already, this crate writes it out.
+//! Outputs: a [`Bundle`] (files, units, gate, one digest over all) in the shapes that a delivery carries: one JSON file,
+//! a folder, cloud-config. And the two documents that only the node can finish: the gate file ([`gate`]) and the pod
+//! network ([`network`]).
+//! Failures: [`RenderError`] for what cannot be written out, [`BundleError`] for a bundle that must not be used.
+//!
+//! Pure and deterministic: no file, clock, environment, network or randomness; the same input and the same version of
+//! nodestrap give the same bytes.
+
+pub mod bundle;
+mod check;
+mod cloud_config;
+mod containerd;
+mod document;
+mod error;
+pub mod gate;
+mod json;
+mod kubelet;
+pub mod network;
+mod unit;
+mod worker;
+mod yaml;
+
+pub use bundle::{BUNDLE_PATH, Bundle, File, Gate, Join, Secrecy, Start, Unit};
+pub use cloud_config::cloud_config;
+pub use error::{BundleError, RenderError};
+pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};
+pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
+pub use worker::render_bundle;

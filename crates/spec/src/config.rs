@@ -1,0 +1,291 @@
+//! Configuration documents inside a spec: decoded by a schema, merged leaf by leaf.
+
+use serde_json::{Map, Number, Value};
+
+use crate::catalog::{Field, Schema};
+use crate::complete::{ConfigNode, ConfigTree};
+use crate::decode::{Drafts, place, report_unknown_field};
+use crate::origin::{Origin, Setting};
+use crate::source::{Span, is_secret_name};
+use crate::syntax;
+use crate::tree::{Entry, Kind, Node, Style};
+
+/// Decodes what can be decoded and reports the rest.
+pub(crate) fn decode_config(drafts: &Drafts<'_>, node: &Node, fields: &[Field], what: &str) -> Option<ConfigTree> {
+    Some(decode_object(drafts, drafts.entries(node)?, fields, what))
+}
+
+fn decode_object(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str) -> ConfigTree {
+    let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+    let mut tree = ConfigTree::new();
+    for entry in entries {
+        match fields.iter().find(|field| field.name == entry.key) {
+            None => report_unknown_field(drafts, entry, what, &names),
+            Some(field) => {
+                if let Some(node) = decode_node(drafts, entry, field.schema) {
+                    tree.insert(entry.key.clone(), node);
+                }
+            }
+        }
+    }
+    tree
+}
+
+fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema) -> Option<ConfigNode> {
+    if is_secret_name(&entry.key) {
+        drafts.hide(entry.value.span);
+    }
+    let branch = |tree: ConfigTree| {
+        // An empty mapping can mean something (`evictionHard: {}`): it stays, as a leaf that knows its origin.
+        if tree.is_empty() { leaf(drafts, place(entry), Value::Object(Map::new())) } else { ConfigNode::Branch(tree) }
+    };
+    match (schema, &entry.value.kind) {
+        (Schema::Object(fields), _) => {
+            let entries = drafts.entries(&entry.value)?;
+            Some(branch(decode_object(drafts, entries, fields, &entry.key)))
+        }
+        (Schema::Map(of), _) => Some(branch(decode_map(drafts, drafts.entries(&entry.value)?, *of))),
+        (Schema::Free, Kind::Map(entries)) => Some(branch(decode_map(drafts, entries, Schema::Free))),
+        _ => decode_value(drafts, &entry.value, schema).map(|value| leaf(drafts, place(entry), value)),
+    }
+}
+
+fn decode_map(drafts: &Drafts<'_>, entries: &[Entry], of: Schema) -> ConfigTree {
+    entries.iter().filter_map(|entry| Some((entry.key.clone(), decode_node(drafts, entry, of)?))).collect()
+}
+
+fn leaf(drafts: &Drafts<'_>, span: Span, value: Value) -> ConfigNode {
+    ConfigNode::Leaf(Setting { value, origin: drafts.user(span) })
+}
+
+fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema) -> Option<Value> {
+    match schema {
+        Schema::Bool => decode_bool(drafts, node).map(Value::Bool),
+        Schema::Int { min, max } => decode_int(drafts, node, min, max).map(Value::from),
+        Schema::Float => decode_float(drafts, node),
+        Schema::Text => drafts.text(node).map(Value::from),
+        Schema::Choice(choices) => {
+            let text = drafts.text(node)?;
+            let known = choices.contains(&text).then(|| Value::from(text));
+            drafts.checked(node, known.ok_or_else(|| syntax::unknown_choice(text, choices)))
+        }
+        Schema::Duration => drafts.valid_text(node, syntax::validate_go_duration).map(Value::from),
+        Schema::List(of) => drafts.items(node, |item| decode_value(drafts, item, *of)).map(Value::from),
+        Schema::Map(of) => {
+            let decoded = drafts
+                .entries(node)?
+                .iter()
+                .map(|entry| Some((entry.key.clone(), decode_value(drafts, &entry.value, *of)?)));
+            Some(Value::Object(decoded.collect::<Vec<_>>().into_iter().collect::<Option<Map<_, _>>>()?))
+        }
+        Schema::Object(fields) => {
+            // Inside lists: no leaf of its own, so origins are not kept.
+            let tree = decode_object(drafts, drafts.entries(node)?, fields, "an item of this list");
+            Some(tree_to_json(&tree))
+        }
+        Schema::Free => decode_free(drafts, node),
+    }
+}
+
+/// `yes` and `on` are true in YAML 1.1 and texts in 1.2: nobody can rely on them.
+fn is_old_bool(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "on" | "y" => Some(true),
+        "no" | "off" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn plain_text<'n>(drafts: &Drafts<'_>, node: &'n Node, wanted: &str) -> Option<&'n str> {
+    let text = drafts.text(node)?;
+    if matches!(node.kind, Kind::Scalar { style: Style::Text, .. }) {
+        drafts.report(node.span, format!("{wanted} is needed here, not a text")).advise("remove the quotes");
+        return None;
+    }
+    Some(text)
+}
+
+fn decode_bool(drafts: &Drafts<'_>, node: &Node) -> Option<bool> {
+    let text = plain_text(drafts, node, "true or false")?;
+    match text {
+        "true" => return Some(true),
+        "false" => return Some(false),
+        _ => {}
+    }
+    let report = drafts.report(node.span, format!("true or false is needed here, not \"{text}\""));
+    let meant = is_old_bool(text).or_else(|| text.to_ascii_lowercase().parse().ok());
+    if let Some(meant) = meant {
+        report.advise(format!("write {meant}"));
+    }
+    None
+}
+
+fn decode_int(drafts: &Drafts<'_>, node: &Node, min: i64, max: i64) -> Option<i64> {
+    let text = plain_text(drafts, node, "a whole number")?;
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical = !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'));
+    if !canonical {
+        let report = drafts.report(node.span, format!("a whole number is needed here, not \"{text}\""));
+        if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            report.advise("a leading zero means octal to some readers: leave it out");
+        }
+        return None;
+    }
+    match text.parse::<i64>() {
+        Ok(value) if (min..=max).contains(&value) => Some(value),
+        _ => {
+            drafts.report(node.span, format!("{text} is out of range: {min} to {max}"));
+            None
+        }
+    }
+}
+
+fn decode_float(drafts: &Drafts<'_>, node: &Node) -> Option<Value> {
+    let text = plain_text(drafts, node, "a number")?;
+    let value = is_float(text).then(|| text.parse().ok().and_then(Number::from_f64)).flatten();
+    if value.is_none() {
+        drafts.report(node.span, format!("a number is needed here, not \"{text}\""));
+    }
+    value.map(Value::Number)
+}
+
+/// YAML 1.2 core schema, without infinity and not-a-number: neither JSON nor TOML files share a spelling of them.
+fn is_float(text: &str) -> bool {
+    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
+        None => (text, None),
+    };
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let leading_zero = whole.len() > 1 && whole.starts_with('0');
+    all_digits(whole)
+        && all_digits(fraction)
+        && !leading_zero
+        && !(whole.is_empty() && fraction.is_empty())
+        && exponent.is_none_or(|exponent| !exponent.is_empty() && all_digits(exponent))
+}
+
+fn decode_free(drafts: &Drafts<'_>, node: &Node) -> Option<Value> {
+    match &node.kind {
+        Kind::List(_) => drafts.items(node, |item| decode_free(drafts, item)).map(Value::from),
+        Kind::Map(_) => decode_value(drafts, node, Schema::Map(&Schema::Free)),
+        Kind::Scalar { text, style: Style::Text } => Some(Value::from(text.as_str())),
+        Kind::Refused => None,
+        Kind::Scalar { text, style: Style::Plain } => decode_plain(drafts, node, text),
+    }
+}
+
+fn decode_plain(drafts: &Drafts<'_>, node: &Node, text: &str) -> Option<Value> {
+    if node.is_missing() {
+        return drafts.text(node).map(Value::from);
+    }
+    if let Some(meant) = is_old_bool(text) {
+        drafts
+            .report(node.span, format!("\"{text}\" is a boolean to some YAML readers and a text to others"))
+            .advise(format!("write {meant}, or \"{text}\" in quotes"));
+        return None;
+    }
+    match text {
+        "true" | "True" | "TRUE" => return Some(Value::Bool(true)),
+        "false" | "False" | "FALSE" => return Some(Value::Bool(false)),
+        _ => {}
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits && (digits == "0" || !digits.starts_with('0')) {
+        return decode_int(drafts, node, i64::MIN, i64::MAX).map(Value::from);
+    }
+    let based = ["0x", "0o", "0b"].iter().any(|prefix| digits.starts_with(prefix));
+    if all_digits || based {
+        drafts
+            .report(node.span, format!("\"{text}\" is a different number to different YAML readers"))
+            .advise("write it in decimal, or in quotes if it is a text");
+        return None;
+    }
+    if is_float(text) { decode_float(drafts, node) } else { Some(Value::from(text)) }
+}
+
+pub(crate) fn tree_to_json(tree: &ConfigTree) -> Value {
+    Value::Object(tree.iter().map(|(name, node)| (name.clone(), node_to_json(node))).collect())
+}
+
+pub(crate) fn node_to_json(node: &ConfigNode) -> Value {
+    match node {
+        ConfigNode::Leaf(setting) => setting.value.clone(),
+        ConfigNode::Branch(tree) => tree_to_json(tree),
+    }
+}
+
+/// The first origin in a branch, or that of the leaf.
+pub(crate) fn origin_of(node: &ConfigNode) -> Option<&Origin> {
+    match node {
+        ConfigNode::Leaf(setting) => Some(&setting.origin),
+        ConfigNode::Branch(tree) => tree.values().find_map(origin_of),
+    }
+}
+
+pub(crate) fn find<'t>(tree: &'t ConfigTree, path: &[&str]) -> Option<&'t ConfigNode> {
+    let (first, rest) = path.split_first()?;
+    match (tree.get(*first)?, rest) {
+        (node, []) => Some(node),
+        (ConfigNode::Branch(tree), rest) => find(tree, rest),
+        (ConfigNode::Leaf(_), _) => None,
+    }
+}
+
+/// Puts a leaf where `path` says, making the branches on the way.
+pub(crate) fn insert(tree: &mut ConfigTree, path: &[&str], setting: Setting<Value>) {
+    match path {
+        [] => {}
+        [name] => {
+            tree.insert((*name).to_owned(), ConfigNode::Leaf(setting));
+        }
+        [name, rest @ ..] => {
+            let node = tree.entry((*name).to_owned()).or_insert_with(|| ConfigNode::Branch(ConfigTree::new()));
+            if let ConfigNode::Branch(below) = node {
+                insert(below, rest, setting);
+            }
+        }
+    }
+}
+
+/// A value of the user where nodestrap has a table, or the other way round.
+pub(crate) struct ShapeConflict {
+    pub(crate) path: Vec<String>,
+    pub(crate) needed: &'static str,
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Lays `over` over `base`: leaves of `over` win, branches are merged.
+pub(crate) fn merge(base: &mut ConfigTree, over: &ConfigTree, conflicts: &mut Vec<ShapeConflict>) {
+    merge_below(base, over, &mut Vec::new(), conflicts);
+}
+
+fn merge_below(base: &mut ConfigTree, over: &ConfigTree, path: &mut Vec<String>, conflicts: &mut Vec<ShapeConflict>) {
+    for (name, node) in over {
+        path.push(name.clone());
+        match (base.get_mut(name), node) {
+            (Some(ConfigNode::Branch(below)), ConfigNode::Branch(over)) => merge_below(below, over, path, conflicts),
+            (Some(ConfigNode::Branch(_)), ConfigNode::Leaf(setting)) if is_empty_mapping(&setting.value) => {}
+            (Some(ConfigNode::Branch(_)), ConfigNode::Leaf(_)) => {
+                let origin = origin_of(node).cloned();
+                conflicts.push(ShapeConflict { path: path.clone(), needed: "a table", origin });
+            }
+            (Some(ConfigNode::Leaf(setting)), ConfigNode::Branch(_)) if !is_empty_mapping(&setting.value) => {
+                let origin = origin_of(node).cloned();
+                conflicts.push(ShapeConflict { path: path.clone(), needed: "a single value", origin });
+            }
+            _ => {
+                base.insert(name.clone(), node.clone());
+            }
+        }
+        path.pop();
+    }
+}
+
+fn is_empty_mapping(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty)
+}

@@ -1,0 +1,71 @@
+//! Flags of the kubelet that a user may add.
+
+use std::collections::BTreeMap;
+
+use crate::catalog::Release;
+use crate::decode::{Drafts, place};
+use crate::nearest::nearest;
+use crate::origin::Setting;
+use crate::source::Span;
+use crate::tree::Node;
+
+/// Flags that nodestrap sets; `complete` compares them with what it would set.
+pub(crate) const OWNED: &[&str] = &["bootstrap-kubeconfig", "config", "kubeconfig", "node-labels"];
+
+pub(crate) fn decode_flags(
+    drafts: &Drafts<'_>,
+    node: &Node,
+    release: &Release,
+) -> Option<BTreeMap<String, Setting<String>>> {
+    let mut flags = BTreeMap::new();
+    for entry in drafts.entries(node)? {
+        check_name(drafts, entry.key_span, &entry.key, release);
+        let Some(value) = drafts.text(&entry.value) else { continue };
+        if value.chars().any(char::is_control) {
+            drafts.report(entry.value.span, "the value of a flag must be one line");
+        }
+        flags.insert(entry.key.clone(), Setting { value: value.to_owned(), origin: drafts.user(place(entry)) });
+    }
+    Some(flags)
+}
+
+fn check_name(drafts: &Drafts<'_>, span: Span, name: &str, release: &Release) {
+    if name.starts_with('-') {
+        let bare = name.trim_start_matches('-');
+        drafts.report(span, "flags are written without dashes").advise(format!("write {bare}"));
+        return;
+    }
+    let well_formed = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if name.is_empty() || !well_formed {
+        drafts
+            .report(span, format!("\"{name}\" is not the name of a flag"))
+            .advise("lower-case letters, digits and \"-\"");
+        return;
+    }
+    if release.kubelet_flags.contains(&name) {
+        return;
+    }
+    if let Some(field) = field_of(name, release) {
+        let report = drafts.report(span, format!("the flag --{name} belongs into the kubelet's configuration"));
+        report.advise(match name {
+            "register-with-taints" => "write it as taints of the NodeGroup".to_owned(),
+            "cluster-dns" => "write it as networking.clusterDNS of the Cluster".to_owned(),
+            "cluster-domain" => "write it as networking.clusterDomain of the Cluster".to_owned(),
+            _ => format!("write it as kubelet.config.{field}"),
+        });
+        return;
+    }
+    let report = drafts.report(span, format!("the kubelet of this release has no flag --{name}"));
+    if let Some(known) = nearest(name, release.kubelet_flags.iter().copied()) {
+        report.advise(format!("did you mean \"{known}\"?"));
+    }
+}
+
+/// The field of `KubeletConfiguration` that does what a flag does; most are named alike.
+fn field_of(flag: &str, release: &Release) -> Option<&'static str> {
+    if let Some((_, field)) = release.kubelet_flag_fields.iter().find(|(name, _)| *name == flag) {
+        return Some(field);
+    }
+    let joined = flag.replace('-', "");
+    release.kubelet_config.iter().map(|field| field.name).find(|name| name.eq_ignore_ascii_case(&joined))
+}

@@ -1,0 +1,94 @@
+//! What is wrong with the input, where, and how it is shown.
+
+use std::fmt::Write as _;
+
+/// One mistake of the user. It can be shown without the source: `source` is the line, with secrets already hidden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    pub file: String,
+    /// One-based, like `column`; columns count characters.
+    pub line: u32,
+    pub column: u32,
+    /// How many characters to underline.
+    pub length: u32,
+    pub message: String,
+    pub advice: Option<String>,
+    pub source: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    Plain,
+    Ansi,
+}
+
+/// Every mistake with its source line underlined, then one line that counts them.
+pub fn render_mistakes(mistakes: &[Mistake], colour: Colour) -> String {
+    let mut text = String::new();
+    for mistake in mistakes {
+        render_mistake(&mut text, mistake, colour);
+        text.push('\n');
+    }
+    let count = match mistakes.len() {
+        1 => "1 mistake".to_owned(),
+        count => format!("{count} mistakes"),
+    };
+    if !mistakes.is_empty() {
+        let _ = writeln!(text, "{}", paint(&count, BOLD, colour));
+    }
+    text
+}
+
+const RED: &str = "1;31";
+const BLUE: &str = "1;34";
+const BOLD: &str = "1";
+
+fn paint(text: &str, code: &str, colour: Colour) -> String {
+    match colour {
+        Colour::Plain => text.to_owned(),
+        Colour::Ansi => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+    }
+}
+
+fn render_mistake(text: &mut String, mistake: &Mistake, colour: Colour) {
+    let Mistake { file, line, column, message, .. } = mistake;
+    let line_number = line.to_string();
+    let margin = " ".repeat(line_number.len());
+    let bar = paint("|", BLUE, colour);
+    let _ = writeln!(text, "{}{}", paint("error", RED, colour), paint(&format!(": {message}"), BOLD, colour));
+    let _ = writeln!(text, "{margin}{} {file}:{line}:{column}", paint("-->", BLUE, colour));
+    if !mistake.source.trim().is_empty() {
+        let view = clip(mistake);
+        let _ = writeln!(text, "{margin} {bar}");
+        let _ = writeln!(text, "{} {bar} {}", paint(&line_number, BLUE, colour), view.line.trim_end());
+        let underline = "^".repeat(view.length);
+        let _ = writeln!(text, "{margin} {bar} {}{}", " ".repeat(view.start), paint(&underline, RED, colour));
+    }
+    if let Some(advice) = &mistake.advice {
+        let _ = writeln!(text, "{margin} {} {advice}", paint("= help:", BLUE, colour));
+    }
+}
+
+struct View {
+    line: String,
+    start: usize,
+    length: usize,
+}
+
+/// Lines can be long (a certificate in base64): only the part around the mistake is shown.
+fn clip(mistake: &Mistake) -> View {
+    const WIDTH: usize = 100;
+    /// How much to keep before the mistake, so that the field's name stays visible.
+    const BEFORE: usize = 40;
+    let chars: Vec<char> = mistake.source.chars().collect();
+    let start = (mistake.column.saturating_sub(1) as usize).min(chars.len());
+    let length = (mistake.length as usize).clamp(1, (chars.len() - start).max(1));
+    if chars.len() <= WIDTH {
+        return View { line: mistake.source.clone(), start, length };
+    }
+    let from = if start + length <= WIDTH { 0 } else { start.saturating_sub(BEFORE) };
+    let to = (from + WIDTH).min(chars.len());
+    let (head, tail) = (if from > 0 { "…" } else { "" }, if to < chars.len() { "…" } else { "" });
+    let line = format!("{head}{}{tail}", chars[from..to].iter().collect::<String>());
+    View { line, start: start - from + head.chars().count(), length: length.min(to - start).max(1) }
+}

@@ -1,0 +1,52 @@
+//! The complete spec as documents: YAML that completes to itself, and JSON for tools.
+
+use serde_json::Value;
+
+use crate::complete::CompleteSpec;
+use crate::document::API_VERSION;
+use crate::view::{self, SecretDisplay, View};
+use crate::yaml;
+
+impl CompleteSpec {
+    /// One document for the cluster and one for each group; parsing and completing them gives the same text again.
+    pub fn to_yaml(&self, secrets: SecretDisplay) -> String {
+        let mut text = document("Cluster", view::cluster(self, secrets));
+        for group in &self.groups {
+            text.push_str("---\n");
+            text.push_str(&document("NodeGroup", view::group(group)));
+        }
+        text
+    }
+
+    /// `{"cluster": …, "nodeGroups": {NAME: …}}`: the tree that the paths of `explain` walk.
+    pub fn to_json(&self, secrets: SecretDisplay) -> Value {
+        view::whole(self, secrets).to_json()
+    }
+}
+
+fn document(kind: &str, view: View<'_>) -> String {
+    let View::Branch(fields) = view else { return String::new() };
+    let (name, spec): (Vec<_>, Vec<_>) = fields.into_iter().partition(|(field, _)| field == "name");
+    let mut text = String::new();
+    yaml::write_field(&mut text, 0, "apiVersion", &Value::from(API_VERSION));
+    yaml::write_field(&mut text, 0, "kind", &Value::from(kind));
+    text.push_str("metadata:\n");
+    write_fields(&mut text, 1, &name);
+    text.push_str("spec:\n");
+    write_fields(&mut text, 1, &spec);
+    text
+}
+
+fn write_fields(text: &mut String, depth: usize, fields: &[(String, View<'_>)]) {
+    for (name, view) in fields {
+        match view {
+            View::Leaf(value, _) => yaml::write_field(text, depth, name, value),
+            View::Branch(below) if below.is_empty() => yaml::write_field(text, depth, name, &serde_json::json!({})),
+            View::Branch(below) => {
+                yaml::write_key(text, depth, name);
+                text.push('\n');
+                write_fields(text, depth + 1, below);
+            }
+        }
+    }
+}

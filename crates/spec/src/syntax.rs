@@ -1,0 +1,267 @@
+//! Kubernetes' rules for names, labels and taints, and Go's for durations.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::nearest::nearest;
+use crate::values::Invalid;
+
+const LABEL_LENGTH: usize = 63;
+const SUBDOMAIN_LENGTH: usize = 253;
+
+/// RFC 1123 label.
+pub(crate) fn validate_dns_label(text: &str) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new("a name cannot be empty"));
+    }
+    if text.len() > LABEL_LENGTH {
+        return Err(Invalid::new(format!("\"{text}\" is longer than {LABEL_LENGTH} characters")));
+    }
+    if is_dns_label(text) {
+        return Ok(());
+    }
+    let invalid = Invalid::new(format!(
+        "\"{text}\" is not a DNS label: lower-case letters, digits and \"-\", beginning and ending with a letter or digit"
+    ));
+    Err(match suggest_label(text) {
+        Some(suggestion) => invalid.advise(format!("\"{suggestion}\" would do")),
+        None => invalid,
+    })
+}
+
+/// Labels joined by dots.
+pub(crate) fn validate_dns_subdomain(text: &str) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new("a name cannot be empty"));
+    }
+    if text.len() > SUBDOMAIN_LENGTH {
+        return Err(Invalid::new(format!("a DNS name cannot be longer than {SUBDOMAIN_LENGTH} characters")));
+    }
+    if text.split('.').all(|label| label.len() <= LABEL_LENGTH && is_dns_label(label)) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "\"{text}\" is not a DNS name: labels of lower-case letters, digits and \"-\", joined by dots"
+    )))
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn suggest_label(text: &str) -> Option<String> {
+    let lower: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let suggestion = lower.trim_matches('-');
+    is_dns_label(suggestion).then(|| suggestion.to_owned())
+}
+
+/// `[prefix/]name`, the key of a label or taint.
+pub(crate) fn validate_qualified_name(text: &str) -> Result<(), Invalid> {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    if let Some(prefix) = prefix {
+        validate_dns_subdomain(prefix).map_err(|_| {
+            Invalid::new(format!("\"{text}\" is not a valid key: the part before \"/\" must be a DNS name"))
+        })?;
+    }
+    if is_name_part(name) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "\"{text}\" is not a valid key: [prefix/]name is needed, name at most {LABEL_LENGTH} letters, digits, \"-\", \
+         \"_\" and \".\", beginning and ending with a letter or digit"
+    )))
+}
+
+/// The value of a label or taint; empty is valid.
+pub(crate) fn validate_label_value(text: &str) -> Result<(), Invalid> {
+    if text.is_empty() || is_name_part(text) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "\"{text}\" is not a valid value: at most {LABEL_LENGTH} letters, digits, \"-\", \"_\" and \".\", beginning \
+         and ending with a letter or digit"
+    )))
+}
+
+fn is_name_part(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= LABEL_LENGTH && text.bytes().all(inner) && ends(text.bytes().next()) && ends(text.bytes().last())
+}
+
+/// Labels of the kubernetes.io and k8s.io domains that a kubelet may set on its own node (admission plug-in
+/// NodeRestriction, and the kubelet's own check of `--node-labels`).
+const KUBELET_LABELS: &[&str] = &[
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+const KUBELET_LABEL_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/// Refuses what the API server would refuse a kubelet: the node would never register.
+pub(crate) fn validate_node_label_key(key: &str) -> Result<(), Invalid> {
+    validate_qualified_name(key)?;
+    let Some((domain, name)) = key.split_once('/') else { return Ok(()) };
+    let within = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
+    let reserved = within("kubernetes.io") || within("k8s.io");
+    if !reserved || KUBELET_LABELS.contains(&key) || KUBELET_LABEL_DOMAINS.iter().any(|parent| within(parent)) {
+        return Ok(());
+    }
+    let invalid = Invalid::new(format!("a kubelet may not set the label \"{key}\" on its own node"));
+    Err(if domain == "node-role.kubernetes.io" {
+        invalid.advise(format!(
+            "an administrator sets roles: `kubectl label node NAME {key}=`; for scheduling, use a label of your own \
+             domain, for example example.com/role: {name}"
+        ))
+    } else if within("node-restriction.kubernetes.io") {
+        invalid.advise("these labels are there to be set by an administrator only: `kubectl label node NAME …`")
+    } else {
+        invalid.advise(format!(
+            "use your own domain, for example example.com/{name}, or node.kubernetes.io/{name}, which is allowed"
+        ))
+    })
+}
+
+/// A duration as Go writes it: `1h30m`, `2m0s`, `500ms`, `0`.
+pub(crate) fn validate_go_duration(text: &str) -> Result<(), Invalid> {
+    const UNITS: &[&str] = &["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
+    let invalid = || {
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let advice = if plain { format!("add the unit: {text}s") } else { "for example 10s, 2m0s or 1h30m".to_owned() };
+        Invalid::new(format!("\"{text}\" is not a duration")).advise(advice)
+    };
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(());
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(invalid)?;
+        let (number, after) = rest.split_at(number_end);
+        let digits = number.bytes().filter(u8::is_ascii_digit).count();
+        let points = number.len() - digits;
+        if digits == 0 || points > 1 {
+            return Err(invalid());
+        }
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        if !UNITS.contains(&unit) {
+            return Err(invalid());
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// An absolute path without `.`, `..`, empty parts or characters that would need quoting in a unit file.
+pub(crate) fn validate_absolute_path(text: &str) -> Result<(), Invalid> {
+    let Some(rest) = text.strip_prefix('/') else {
+        return Err(Invalid::new(format!("\"{text}\" is not an absolute path")).advise("begin it with \"/\""));
+    };
+    if rest.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
+        return Err(Invalid::new(format!("\"{text}\" is not a plain path: no empty part, \".\" or \"..\"")));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.' | '+' | '@' | ',' | '=' | ':');
+    if let Some(odd) = text.chars().find(|c| !plain(*c)) {
+        return Err(Invalid::new(format!("a path here cannot contain {odd:?}")));
+    }
+    Ok(())
+}
+
+/// `[registry/]repository[:tag][@digest]`, checked for shape only.
+pub(crate) fn validate_image(text: &str) -> Result<(), Invalid> {
+    let bad = |why: &str| Err(Invalid::new(format!("\"{text}\" is not an image reference: {why}")));
+    if text.is_empty() {
+        return bad("it is empty");
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/' | ':' | '@' | '[' | ']');
+    if let Some(odd) = text.chars().find(|c| !allowed(*c)) {
+        return bad(&format!("it contains {odd:?}"));
+    }
+    let (name, digest) = match text.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (text, None),
+    };
+    if let Some(digest) = digest {
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+        if hex.len() != 64 || !hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+            return bad("the digest must be sha256: and 64 hexadecimal digits");
+        }
+    }
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let (repository, tag) = match last.split_once(':') {
+        Some((repository, tag)) => (repository, Some(tag)),
+        None => (last, None),
+    };
+    if name.split('/').any(str::is_empty) || repository.is_empty() {
+        return bad("a part of its name is empty");
+    }
+    match tag {
+        None if digest.is_none() => bad("a tag or digest is needed, so that all nodes run the same"),
+        Some("latest") if digest.is_none() => bad("\"latest\" is not the same for ever; name a version"),
+        Some("") => bad("the tag is empty"),
+        _ => Ok(()),
+    }
+}
+
+/// A network of services: no host bits, and room for the tenth address, which is the cluster's DNS.
+pub(crate) fn parse_service_network(text: &str) -> Result<IpNet, Invalid> {
+    let network: IpNet = text.parse().map_err(|_| {
+        Invalid::new(format!("\"{text}\" is not a network"))
+            .advise("ADDRESS/PREFIX is needed, for example 10.96.0.0/12")
+    })?;
+    if network.addr() != network.network() {
+        return Err(Invalid::new(format!("\"{text}\" has bits set behind its prefix"))
+            .advise(format!("write {}", network.trunc())));
+    }
+    if tenth_address(&network).is_none() {
+        return Err(Invalid::new(format!("\"{text}\" is too small for services"))
+            .advise("at least 16 addresses are needed: the tenth is the cluster's DNS"));
+    }
+    Ok(network)
+}
+
+/// By convention the DNS service has the tenth address of the service network.
+pub(crate) fn tenth_address(network: &IpNet) -> Option<IpAddr> {
+    const DNS_OFFSET: u32 = 10;
+    let address = match network.network() {
+        IpAddr::V4(first) => IpAddr::V4(u32::from(first).checked_add(DNS_OFFSET)?.into()),
+        IpAddr::V6(first) => IpAddr::V6(u128::from(first).checked_add(DNS_OFFSET.into())?.into()),
+    };
+    network.contains(&address).then_some(address)
+}
+
+/// `key[=value]:Effect`, as kubectl writes taints.
+pub(crate) fn split_taint(text: &str) -> Option<(&str, &str, &str)> {
+    let (rest, effect) = text.rsplit_once(':')?;
+    let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+    Some((key, value, effect))
+}
+
+pub(crate) fn unknown_choice(text: &str, choices: &[&str]) -> Invalid {
+    let list = choices.iter().map(|choice| format!("\"{choice}\"")).collect::<Vec<_>>().join(", ");
+    let invalid = Invalid::new(match choices {
+        [only] => format!("\"{text}\" is not possible here: only \"{only}\" is"),
+        _ => format!("\"{text}\" is not one of {list}"),
+    });
+    match nearest(text, choices.iter().copied()) {
+        Some(name) if choices.len() > 1 => invalid.advise(format!("did you mean \"{name}\"?")),
+        _ => invalid,
+    }
+}

@@ -1,0 +1,345 @@
+//! The values of a spec: one type each, valid by construction (`"…".parse()` is the only way to make most of them).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use crate::secret::Secret;
+use crate::syntax;
+
+/// Why a text is not a value of the wanted type. Neither part ever repeats a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Invalid {
+    pub message: String,
+    pub advice: Option<String>,
+}
+
+impl Invalid {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), advice: None }
+    }
+
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+macro_rules! text_value {
+    ($(#[$doc:meta])* $name:ident, $check:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Invalid;
+
+            fn from_str(text: &str) -> Result<Self, Invalid> {
+                $check(text)?;
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_value!(
+    /// A DNS subdomain, so that tools which name clusters by domain (`prod.example.com`) can keep their names.
+    ClusterName,
+    syntax::validate_dns_subdomain
+);
+text_value!(
+    /// A DNS label: it becomes part of file names, node labels and paths of `explain`.
+    GroupName,
+    syntax::validate_dns_label
+);
+text_value!(
+    /// The DNS domain of the cluster's services.
+    DomainName,
+    syntax::validate_dns_subdomain
+);
+
+impl DomainName {
+    pub(crate) fn cluster_local() -> Self {
+        Self("cluster.local".to_owned())
+    }
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant),+
+        }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),+
+                }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Invalid;
+
+            fn from_str(text: &str) -> Result<Self, Invalid> {
+                Self::ALL.iter().copied().find(|choice| choice.as_str() == text).ok_or_else(|| {
+                    let names: Vec<&str> = Self::ALL.iter().map(|choice| choice.as_str()).collect();
+                    syntax::unknown_choice(text, &names)
+                })
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+choice!(
+    /// How pods of a node reach each other.
+    PodNetwork {
+        /// A bridge on each node: enough for one node and for networks that route pod CIDRs.
+        Bridge = "bridge",
+        /// Nothing is configured: a CNI DaemonSet brings the network.
+        None = "none",
+    }
+);
+choice!(
+    /// What the nodes of a group are for.
+    Role {
+        Worker = "worker",
+    }
+);
+choice!(
+    /// Where the container runtime comes from.
+    RuntimeSource {
+        /// It is part of the image.
+        Preinstalled = "preinstalled",
+    }
+);
+choice!(
+    /// What a taint does to pods that do not tolerate it.
+    TaintEffect {
+        NoSchedule = "NoSchedule",
+        PreferNoSchedule = "PreferNoSchedule",
+        NoExecute = "NoExecute",
+    }
+);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    pub key: String,
+    /// May be empty.
+    pub value: String,
+    pub effect: TaintEffect,
+}
+
+/// A release of Kubernetes; ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KubeVersion {
+    pub major: u32,
+    pub minor: u32,
+    pub patch: u32,
+}
+
+impl FromStr for KubeVersion {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let not_a_version =
+            || Invalid::new(format!("\"{text}\" is not a Kubernetes version: MAJOR.MINOR.PATCH is needed"));
+        let number = |part: &str| -> Result<u32, Invalid> {
+            let plain = part.bytes().all(|byte| byte.is_ascii_digit()) && (part.len() == 1 || !part.starts_with('0'));
+            if !plain {
+                return Err(not_a_version());
+            }
+            part.parse().map_err(|_| not_a_version())
+        };
+        if let Some(rest) = text.strip_prefix('v')
+            && rest.parse::<Self>().is_ok()
+        {
+            return Err(not_a_version().advise(format!("write {rest}, without the \"v\"")));
+        }
+        match text.split('.').collect::<Vec<_>>().as_slice() {
+            [major, minor, patch] => Ok(Self { major: number(major)?, minor: number(minor)?, patch: number(patch)? }),
+            [major, minor] if number(major).is_ok() && number(minor).is_ok() => Err(not_a_version()
+                .advise("name the patch release too, as in 1.36.3: the same spec must always give the same bytes")),
+            _ => Err(not_a_version()),
+        }
+    }
+}
+
+impl fmt::Display for KubeVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// `https://host[:port]`, nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiServerUrl {
+    text: String,
+    host: String,
+    port: u16,
+}
+
+impl ApiServerUrl {
+    /// As written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// A DNS name or an IP address; an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// 443 if none was written, as for every https URL.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl FromStr for ApiServerUrl {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        const SHAPE: &str = "write https://HOST:PORT, for example https://10.0.0.10:6443";
+        let Some(rest) = text.strip_prefix("https://") else {
+            return Err(match text.strip_prefix("http://") {
+                Some(_) => Invalid::new("the API server must be reached over https, not http").advise(SHAPE),
+                None => Invalid::new(format!("\"{text}\" is not an https URL")).advise(SHAPE),
+            });
+        };
+        if let Some(at) = rest.find(['/', '?', '#', '@']) {
+            let extra = if rest[at..].starts_with('@') { "a user name" } else { "a path, query or fragment" };
+            return Err(Invalid::new(format!("the URL of the API server cannot have {extra}")).advise(SHAPE));
+        }
+        let (host, port) = split_host(rest).map_err(|invalid| invalid.advise(SHAPE))?;
+        let port = match port {
+            None => 443,
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|number: &u16| *number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()))
+                .ok_or_else(|| Invalid::new(format!("\"{port}\" is not a port: 1 to 65535")).advise(SHAPE))?,
+        };
+        Ok(Self { text: text.to_owned(), host: host.to_owned(), port })
+    }
+}
+
+fn split_host(authority: &str) -> Result<(&str, Option<&str>), Invalid> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) =
+            rest.split_once(']').ok_or_else(|| Invalid::new("the bracket of the IPv6 address is not closed"))?;
+        host.parse::<Ipv6Addr>().map_err(|_| Invalid::new(format!("\"{host}\" is not an IPv6 address")))?;
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if after.is_empty() => Ok((host, None)),
+            None => Err(Invalid::new(format!("\"{after}\" after the IPv6 address is not a port"))),
+        };
+    }
+    if authority.parse::<Ipv6Addr>().is_ok() {
+        return Err(Invalid::new(format!("the IPv6 address needs brackets: https://[{authority}]:6443")));
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    };
+    // A name whose last label is a number can only be meant as an address.
+    let numeric =
+        host.rsplit('.').next().is_some_and(|last| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
+    if numeric {
+        host.parse::<Ipv4Addr>().map_err(|_| Invalid::new(format!("\"{host}\" is not an IPv4 address")))?;
+    } else {
+        syntax::validate_dns_subdomain(host)?;
+    }
+    Ok((host, port))
+}
+
+/// `id.secret`: what a kubelet joins with before it has a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootstrapToken {
+    id: String,
+    whole: Secret,
+}
+
+impl BootstrapToken {
+    /// The public half; it names the token's Secret in `kube-system`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The whole token, for the bootstrap kubeconfig and for nothing else.
+    pub fn expose(&self) -> &str {
+        self.whole.expose()
+    }
+}
+
+impl FromStr for BootstrapToken {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if text == REDACTED {
+            return Err(Invalid::new("the token was redacted when this spec was printed")
+                .advise("print it again with --show-secrets, or write the token here"));
+        }
+        let well_formed = |part: &str, length: usize| {
+            part.len() == length && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        match text.split_once('.') {
+            Some((id, secret)) if well_formed(id, 6) && well_formed(secret, 16) => {
+                Ok(Self { id: id.to_owned(), whole: Secret::new(text) })
+            }
+            // The text is not repeated: even a mistyped token is most of a secret.
+            _ => Err(Invalid::new("not a bootstrap token: [a-z0-9]{6}.[a-z0-9]{16} is needed")
+                .advise("`kubeadm token create` makes one; so does a Secret of type bootstrap.kubernetes.io/token")),
+        }
+    }
+}
+
+/// What stands in printed specs in place of a secret.
+pub const REDACTED: &str = "[redacted]";
+
+/// One or more PEM certificates, in one normal form: LF, 64 columns, nothing between the blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificatePem(String);
+
+impl CertificatePem {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CertificatePem {
+    type Err = Invalid;
+
+    /// Takes PEM, or base64 of PEM as in a kubeconfig's `certificate-authority-data`.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        crate::pem::normalise_certificates(text).map(Self)
+    }
+}
+
+/// The address families of a list, for "at most one per family".
+pub(crate) fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}

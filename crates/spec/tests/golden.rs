@@ -1,0 +1,97 @@
+//! What users see: mistakes, complete specs and explanations, byte for byte.
+
+mod support;
+
+use spec::{Colour, Origin, SecretDisplay, Source, explain, paths, render_mistakes};
+use support::{TOKEN, cases, compare_golden, complete, complete_sources, example, expect_complete, read};
+
+#[test]
+fn every_bad_spec_gives_its_mistakes() {
+    for case in cases("mistakes") {
+        let name = case.file_stem().unwrap().to_str().unwrap().to_owned();
+        let mistakes = complete(&read(&case)).err().unwrap_or_else(|| panic!("{name} is valid"));
+        let shown = render_mistakes(&mistakes, Colour::Plain);
+        for secret in [TOKEN, "hunter", "not-a-token"] {
+            assert!(!shown.contains(secret), "{name} shows a secret:\n{shown}");
+        }
+        compare_golden(&format!("mistakes/{name}.txt"), &shown);
+    }
+}
+
+#[test]
+fn ten_mistakes_are_reported_at_once() {
+    let text = read(&support::folder().join("cases/mistakes/ten-at-once.yaml"));
+    assert_eq!(complete(&text).err().unwrap().len(), 10);
+}
+
+#[test]
+fn colour_is_for_terminals_only() {
+    let mistakes = complete("kind: Cluster\n").err().unwrap();
+    compare_golden("colour.txt", &render_mistakes(&mistakes, Colour::Ansi));
+}
+
+#[test]
+fn examples_complete_to_their_goldens() {
+    for name in ["minimal", "full"] {
+        let complete = expect_complete(&example(&format!("{name}.yaml")));
+        compare_golden(&format!("complete/{name}.yaml"), &complete.to_yaml(SecretDisplay::Shown));
+        compare_golden(&format!("complete/{name}.redacted.yaml"), &complete.to_yaml(SecretDisplay::Redacted));
+        let json = serde_json::to_string_pretty(&complete.to_json(SecretDisplay::Redacted)).unwrap();
+        compare_golden(&format!("complete/{name}.json"), &format!("{json}\n"));
+    }
+}
+
+#[test]
+fn minimal_example_has_ten_lines() {
+    assert_eq!(example("minimal.yaml").lines().count(), 10);
+}
+
+#[test]
+fn every_setting_of_the_examples_is_explained() {
+    for name in ["minimal", "full"] {
+        let complete = expect_complete(&example(&format!("{name}.yaml")));
+        let mut shown = String::new();
+        for path in paths(&complete) {
+            for explanation in explain(&complete, &path).unwrap() {
+                let mut value = explanation.value.to_string();
+                if value.len() > 60 {
+                    value = format!("{}…", &value[..60]);
+                }
+                let origin = match &explanation.origin {
+                    Origin::User(at) => format!("user: {}:{}:{}", at.file, at.line, at.column),
+                    Origin::Default { reason } => format!("default: {reason}"),
+                    Origin::Derived { from, rule } => format!("derived from {}: {rule}", from.join(", ")),
+                };
+                let reaches = explanation.reaches.join(", ");
+                shown.push_str(&format!("{}\n  {value}\n  {origin}\n  reaches {reaches}\n", explanation.path));
+            }
+        }
+        compare_golden(&format!("explain/{name}.txt"), &shown);
+    }
+}
+
+#[test]
+fn explain_without_an_answer_names_the_nearest() {
+    let minimal = expect_complete(&example("minimal.yaml"));
+    let full = expect_complete(&example("full.yaml"));
+    let mut shown = String::new();
+    for (complete, path) in [
+        (&minimal, "cluster.networking.clusterDns"),
+        (&minimal, "cluster.kubelet.config.maxPod"),
+        (&minimal, "nothing.like.this"),
+        (&minimal, "broken.\"quote"),
+        (&minimal, ""),
+        (&full, "kubelet.config.maxPods"),
+    ] {
+        shown.push_str(&format!("{path}: {:?}\n", explain(complete, path).unwrap_err()));
+    }
+    compare_golden("explain/not-found.txt", &shown);
+}
+
+#[test]
+fn mistakes_of_several_files_are_reported_in_their_order() {
+    let cluster = Source::new("a.yaml", "kind: Cluster\napiVersion: x\n");
+    let group = Source::new("b.yaml", "apiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {nam: w}\n");
+    let mistakes = complete_sources(&[cluster, group]).err().unwrap();
+    compare_golden("several-files.txt", &render_mistakes(&mistakes, Colour::Plain));
+}

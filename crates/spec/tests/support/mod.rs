@@ -1,0 +1,64 @@
+//! Reading cases and comparing with goldens; `UPDATE_GOLDEN=1 cargo test -p spec` rewrites them.
+#![allow(clippy::disallowed_methods, reason = "tests read their cases and write their goldens")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use spec::{CompleteSpec, Mistake, Source};
+
+pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
+
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+pub(crate) fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(crate) fn cases(kind: &str) -> Vec<PathBuf> {
+    let mut cases: Vec<PathBuf> =
+        fs::read_dir(folder().join("cases").join(kind)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+pub(crate) fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+pub(crate) fn authority() -> String {
+    read(&folder().join("cases/ca.crt"))
+}
+
+pub(crate) fn complete(text: &str) -> Result<CompleteSpec, Vec<Mistake>> {
+    complete_sources(&[Source::new("cluster.yaml", text)])
+}
+
+pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<Mistake>> {
+    let spec = spec::parse(sources).resolve(|reference| match reference.path.as_str() {
+        "ca.crt" => Ok(authority().into_bytes()),
+        "ca.key" => Ok(b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n".to_vec()),
+        "token.txt" => Ok(format!("{TOKEN}\n").into_bytes()),
+        "bad-token.txt" => Ok(b"ABCDEF.hunter2".to_vec()),
+        _ => Err("no such file".to_owned()),
+    })?;
+    spec::complete(&spec)
+}
+
+pub(crate) fn expect_complete(text: &str) -> CompleteSpec {
+    complete(text).unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)))
+}
+
+pub(crate) fn compare_golden(path: &str, actual: &str) {
+    let path = folder().join("golden").join(path);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, actual).unwrap();
+        return;
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_default();
+    assert!(golden == actual, "{} differs (UPDATE_GOLDEN=1 rewrites it); now:\n{actual}", path.display());
+}
