@@ -21,6 +21,9 @@ pub(crate) fn human_duration(duration: Duration) -> String {
 pub(crate) fn human_round(duration: Duration) -> String {
     match duration.as_millis() {
         millis if (1_000..60_000).contains(&millis) && millis % 1000 == 0 => format!("{} s", millis / 1000),
+        millis if (1_000..10_000).contains(&millis) && millis % 100 == 0 => {
+            format!("{}.{} s", millis / 1000, millis % 1000 / 100)
+        }
         millis if (60_000..3_600_000).contains(&millis) && millis % 60_000 == 0 => format!("{} min", millis / 60_000),
         _ => human_duration(duration),
     }
@@ -50,7 +53,7 @@ mod tests {
         let shown = |millis| human_round(Duration::from_millis(millis));
         assert_eq!(shown(200), "200 ms");
         assert_eq!(shown(30_000), "30 s");
-        assert_eq!(shown(1_500), "1.50 s");
+        assert_eq!(shown(1_500), "1.5 s");
         assert_eq!(shown(300_000), "5 min");
     }
 }

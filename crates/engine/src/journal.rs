@@ -158,8 +158,8 @@ impl<S: LogStore> Journal<S> {
             store,
             events: parsed.events,
             last_checksum: parsed.last_checksum,
-            // The sync of a truncation can wait for the next barrier: until then it would only be repeated.
-            unsynced: parsed.recovery.torn_bytes > 0,
+            // A process that was killed may have left records, or we a truncation, that no disk has seen yet.
+            unsynced: !bytes.is_empty(),
             health: Health::Sound,
         };
         Ok((journal, parsed.recovery))

@@ -60,7 +60,11 @@ impl<'a, S: LogStore> Ledger<'a, S> {
     }
 
     fn write(&mut self, event: &Event, durability: Durability) -> Result<(), JournalError> {
-        self.open = true;
+        if !std::mem::replace(&mut self.open, true) {
+            // What this run builds on, such as a barrier that an earlier one recorded and was killed before the sync,
+            // must be as durable as if it had been recorded by this one.
+            self.journal.sync()?;
+        }
         for held in std::mem::take(&mut self.held) {
             self.journal.append(&held)?;
         }

@@ -12,7 +12,7 @@
 //!
 //! Fails with [`FileError`]. A failed call leaves the old files as they were and gives the space of its temporary files
 //! back where the disk still allows it. A folder or a link at the place of a file is never replaced: somebody put it
-//! there. [`matches`] tells beforehand, and [`remove_durable`] is the way to say that it may go.
+//! there. [`matches()`] tells beforehand, and [`remove_durable`] is the way to say that it may go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -116,6 +116,13 @@ pub fn make_folder_durable(disk: &dyn Disk, folder: &Path, mode: u32) -> Result<
         disk.sync_folder(above)?;
     }
     Ok(())
+}
+
+/// Whether an interrupted write left its temporary file beside this path. A power cut can bring one back even after the
+/// switch, on a file system that keeps the new name and forgets that the old one is gone. Writing again removes it.
+pub fn has_leftover(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
+    let (_, temporary) = places(path)?;
+    Ok(disk.stat(&temporary)?.is_some())
 }
 
 /// Makes everything durable on the file systems of these paths: one `syncfs` each.

@@ -1,4 +1,5 @@
 //! The fake must be cruel enough: protocols that are wrong must be caught by it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! The Linux disk on a real file system: nothing leads out of the root, and every verb does what it says.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
 #![allow(clippy::disallowed_methods, reason = "the test looks at the real file system from outside")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -102,7 +103,8 @@ fn the_verbs_do_what_they_say() {
     assert_eq!(mode("/a/j"), 0o600);
     disk.rename(path("/a/j"), path("/a/b/k")).unwrap();
     disk.symlink("b/k", path("/a/l")).unwrap();
-    for synced in [disk.sync_file(path("/a/b/k")), disk.sync_folder(path("/a/b")), disk.sync_file_system(path("/a/l"))] {
+    for synced in [disk.sync_file(path("/a/b/k")), disk.sync_folder(path("/a/b")), disk.sync_file_system(path("/a/l"))]
+    {
         synced.unwrap();
     }
     assert_eq!(disk.list(path("/a")).unwrap(), ["b", "l"]);
@@ -188,14 +190,21 @@ fn locks_from_another_process(place: &Place) -> &'static str {
         .output()
         .unwrap();
     let output = String::from_utf8_lossy(&child.stdout).into_owned();
-    if output.contains("lock: busy") { "busy" } else if output.contains("lock: free") { "free" } else { "unknown" }
+    if output.contains("lock: busy") {
+        "busy"
+    } else if output.contains("lock: free") {
+        "free"
+    } else {
+        "unknown"
+    }
 }
 
 #[test]
 fn the_other_process_of_the_lock_test() {
     // Does nothing in an ordinary run.
     if let Some(root) = std::env::var_os(CHILD_ROOT) {
-        let held = RootedDisk::open(path(root.to_str().unwrap())).unwrap().try_lock(path("/run/nodestrap/lock")).unwrap();
+        let held =
+            RootedDisk::open(path(root.to_str().unwrap())).unwrap().try_lock(path("/run/nodestrap/lock")).unwrap();
         println!("lock: {}", if held.is_some() { "free" } else { "busy" });
     }
 }

@@ -70,23 +70,17 @@ pub(crate) fn remove(lab: &str, node: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Every process in a group of the lab, in any hierarchy.
-pub(crate) fn processes(lab: &str) -> Vec<u32> {
-    let mut found = Vec::new();
-    for hierarchy in hierarchies().unwrap_or_default() {
-        collect_processes(&hierarchy.join(FOLDER).join(lab), &mut found);
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
+/// Whether a process is in a group of the lab, in any hierarchy.
+pub(crate) fn contains(lab: &str, pid: u32) -> bool {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().any(|line| is_below(line, lab))
 }
 
-fn collect_processes(group: &Path, found: &mut Vec<u32>) {
-    let listed = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    found.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
-    for child in child_groups(group) {
-        collect_processes(&child, found);
-    }
+/// A line of `/proc/PID/cgroup` is `number:controllers:/path`.
+fn is_below(line: &str, lab: &str) -> bool {
+    let Some(path) = line.splitn(3, ':').nth(2) else { return false };
+    let mut names = path.split('/').skip(1);
+    names.next() == Some(FOLDER) && names.next() == Some(lab)
 }
 
 fn remove_tree(group: &Path) -> Result<()> {
@@ -102,4 +96,17 @@ fn remove_tree(group: &Path) -> Result<()> {
 fn child_groups(group: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(group) else { return Vec::new() };
     entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_belongs_to_the_lab_that_its_path_names_in_full() {
+        assert!(is_below("4:memory:/nodestrap-lab/one/n1/kubepods", "one"));
+        assert!(is_below("0::/nodestrap-lab/one", "one"));
+        assert!(!is_below("4:memory:/nodestrap-lab/one-more/n1", "one"));
+        assert!(!is_below("1:name=systemd:/user.slice/nodestrap-lab/one", "one"));
+    }
 }

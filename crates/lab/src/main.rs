@@ -16,7 +16,9 @@ use lab::{Lab, LabOptions, Lifetime, Node, NodeOptions};
 
 /// A line for the person in front of the terminal; one who has closed it (`lab logs | head`) is no reason to panic.
 macro_rules! say {
-    ($($text:tt)*) => { let _ = writeln!(std::io::stdout(), $($text)*); };
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
 }
 
 /// The lab that commands mean when they name none.
@@ -71,6 +73,9 @@ enum Action {
         #[arg(long)]
         all: bool,
     },
+    /// Own a lab with one node until killed: what the test of crashed owners kills.
+    #[command(hide = true)]
+    Hold { node: String },
     #[command(hide = true)]
     KeepNode { node: String },
     #[command(hide = true)]
@@ -109,7 +114,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
-            esay!("lab: {error:#}");
+            eprintln!("lab: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -128,6 +133,7 @@ fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
         Action::Kubectl { words } => return exit_code(open(&name)?.kubectl_command().args(words)),
         Action::Status => status()?,
         Action::Down { all } => down(&name, all)?,
+        Action::Hold { node } => hold(name, node)?,
         Action::KeepNode { node } => lab::keep_node(&name, &node)?,
         Action::KeepRoutes => lab::keep_routes(&name)?,
     }
@@ -184,6 +190,14 @@ fn up(name: &str, dual_stack: bool) -> Result<()> {
     say!("  {}", invocation(name, "kubectl get nodes"));
     say!("  {}", invocation(name, "down"));
     Ok(())
+}
+
+fn hold(name: String, node: String) -> Result<()> {
+    let lab = Lab::up(LabOptions { name: Some(name), ..LabOptions::default() })?;
+    lab.add_node(NodeOptions::named(node))?;
+    loop {
+        std::thread::park();
+    }
 }
 
 fn node(lab: &Lab, action: NodeAction) -> Result<()> {

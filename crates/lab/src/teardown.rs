@@ -3,7 +3,6 @@
 //! Order: no new processes, end the old ones, then mounts, namespaces, groups and files. Each step finds what there is
 //! and is content if it is gone, so teardown can itself be interrupted and done again.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -43,8 +42,8 @@ pub fn tear_down(name: &str) -> Result<()> {
 
 fn end_processes(name: &str, state: Option<&State>) -> Result<()> {
     wait_until(&format!("all processes of lab '{name}' to end"), END_DEADLINE, || {
-        let alive: Vec<ProcessId> =
-            processes_of(name, state).into_iter().filter_map(ProcessId::observe).filter(|p| p.is_alive()).collect();
+        let mut alive = processes_of(name, state);
+        alive.retain(|process| process.is_alive());
         for process in &alive {
             process.kill();
         }
@@ -54,22 +53,24 @@ fn end_processes(name: &str, state: Option<&State>) -> Result<()> {
 }
 
 /// What the state file says, and what it does not: everything in the lab's groups and namespaces, or with its marker.
-fn processes_of(name: &str, state: Option<&State>) -> BTreeSet<u32> {
-    let mut found: BTreeSet<u32> = cgroup::processes(name).into_iter().collect();
+fn processes_of(name: &str, state: Option<&State>) -> Vec<ProcessId> {
+    let mut found = Vec::new();
     if let Some(state) = state {
-        let recorded = state.processes.values().copied().flatten();
-        let leaders = state.nodes.values().filter_map(|node| node.leader);
-        found.extend(recorded.chain(leaders).filter(|process| process.is_alive()).map(|process| process.pid));
+        found.extend(state.processes.values().copied().flatten());
+        found.extend(state.nodes.values().filter_map(|node| node.leader));
     }
     let namespaces: Vec<u64> = namespaces(name).iter().filter_map(|namespace| inode_of(namespace)).collect();
     let marker = format!("{MARKER}={name}");
-    let belongs = |pid: &u32| {
+    // Its start time is read before we look at what it is, so that a number which changes hands in between is not signalled.
+    for process in all_process_ids().into_iter().filter_map(ProcessId::observe) {
+        let pid = process.pid;
         let in_namespace =
             std::fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|m| namespaces.contains(&m.ino()));
-        in_namespace || has_variable(*pid, marker.as_bytes())
-    };
-    found.extend(all_process_ids().into_iter().filter(belongs));
-    found.remove(&std::process::id());
+        if in_namespace || has_variable(pid, marker.as_bytes()) || cgroup::contains(name, pid) {
+            found.push(process);
+        }
+    }
+    found.retain(|process| process.pid != std::process::id());
     found
 }
 

@@ -15,6 +15,8 @@ use render::bundle::Bundle;
 use crate::gate::{self, GateState};
 use crate::plan::{Action, PlannedFile};
 
+/// Where systemd keeps the links of enabled units.
+const UNIT_FOLDER: &str = "/etc/systemd/system";
 /// Folders that programs of the node read.
 const FOLDER_MODE: u32 = 0o755;
 
@@ -89,11 +91,7 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::ReleaseUnit { unit } => {
                 self.units.queue_restart(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
             }
-            Action::OpenGate { path, .. } => {
-                let bytes = gate::render(&self.bundle.gate, &self.bundle.digest(), &self.plan);
-                files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())
-                    .map_err(|error| file_error(&error))
-            }
+            Action::OpenGate { path, .. } => self.open_gate(path).map_err(|error| file_error(&error)),
         }
     }
 }
@@ -147,9 +145,11 @@ impl NodeExecutor<'_> {
         let mut first = None;
         for write in self.writes(planned)? {
             let difference = files::matches(self.disk, &write).map_err(|error| file_error(&error))?;
-            if difference != Difference::Same {
+            let leftover = files::has_leftover(self.disk, write.path).map_err(|error| file_error(&error))?;
+            if difference != Difference::Same || leftover {
+                let what = if leftover { "left over by an interrupted run".to_owned() } else { describe(&difference) };
                 differing += 1;
-                first.get_or_insert_with(|| format!("{}: {}", write.path.display(), describe(&difference)));
+                first.get_or_insert_with(|| format!("{}: {what}", write.path.display()));
             }
         }
         Ok(match first {
@@ -218,10 +218,20 @@ impl NodeExecutor<'_> {
     }
 
     fn check_gate_open(&self, path: &str) -> Result<Condition, StepError> {
+        let leftover = files::has_leftover(self.disk, Path::new(path)).map_err(|error| file_error(&error))?;
         Ok(match self.gate(path)? {
-            GateState::Open { plan } if plan == self.plan.to_string() => Condition::AlreadySo,
+            GateState::Open { plan } if plan == self.plan.to_string() && !leftover => Condition::AlreadySo,
             _ => Condition::Needed("everything else is in place".to_owned()),
         })
+    }
+
+    /// What an earlier run wrote can be seen, but need not be durable if that run was cut off before its sync; nor are
+    /// the links by which systemd enables units. So everything the gate vouches for is synced first.
+    fn open_gate(&self, path: &str) -> Result<(), files::FileError> {
+        let vouched: Vec<&Path> = self.bundle.files.iter().map(|file| Path::new(&file.path)).chain([UNIT_FOLDER.as_ref()]).collect();
+        files::sync_all(self.disk, &vouched)?;
+        let bytes = gate::render(&self.bundle.gate, &self.bundle.digest(), &self.plan);
+        files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())
     }
 
     fn gate(&self, path: &str) -> Result<GateState, StepError> {

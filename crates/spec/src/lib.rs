@@ -1,4 +1,9 @@
-//! User documents: types, parsing with source positions, validation, completion, and what nodestrap knows about versions.
+//! User documents: what is written, what is decided, and where each decision comes from. Pure.
+//!
+//! Reads: YAML text of one `Cluster` and its `NodeGroup`s ([`parse`]), and the bytes of files they refer to, which the
+//! caller reads ([`Parsed::resolve`]). Gives: [`Spec`], then [`CompleteSpec`] ([`complete`]), in which every value has an
+//! [`Origin`]; text and JSON of it; [`explain`]. Fails with [`Mistake`]s: all at once, each with its place, none with a
+//! secret in it.
 
 mod catalog;
 mod complete;

@@ -9,7 +9,10 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>)
         6..=11 => 3,
         _ => 4,
     };
+    let length = wanted.chars().count();
     candidates
+        // Cheap, and never wrong: the distance is at least the difference in length.
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= limit)
         .map(|candidate| (distance(&wanted, &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= limit && *distance < candidate.chars().count())
         .min_by_key(|(distance, _)| *distance)

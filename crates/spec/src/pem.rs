@@ -94,3 +94,35 @@ fn is_one_der_sequence(der: &[u8]) -> bool {
     };
     length > 0 && header + length == der.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NORMAL: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn all_spellings_of_a_certificate_become_one() {
+        let noisy = "subject=CN = x\r\n -----BEGIN CERTIFICATE-----\r\n MAMC\r\n AQE=\r\n -----END CERTIFICATE-----";
+        for text in [NORMAL, noisy, &BASE64.encode(NORMAL.as_bytes()), &BASE64.encode(noisy.as_bytes())] {
+            assert_eq!(normalise_certificates(text).unwrap(), NORMAL);
+        }
+        assert_eq!(normalise_certificates(&NORMAL.repeat(2)).unwrap(), NORMAL.repeat(2));
+    }
+
+    #[test]
+    fn keys_and_damage_are_refused_without_being_repeated() {
+        for (bad, why) in [
+            ("", "no certificate"),
+            ("hunter2", "neither"),
+            ("-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----", "private key"),
+            ("-----BEGIN CERTIFICATE-----\nMAMCAQE=", "cut off"),
+            ("-----BEGIN CERTIFICATE-----\nMAMC\n-----END CERTIFICATE-----", "damaged"),
+            ("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----", "damaged"),
+            ("-----BEGIN CERTIFICATE REQUEST-----\nMAMCAQE=\n-----END CERTIFICATE REQUEST-----", "REQUEST"),
+        ] {
+            let invalid = normalise_certificates(bad).unwrap_err();
+            assert!(invalid.message.contains(why) && !invalid.message.contains("hunter2"), "{}", invalid.message);
+        }
+    }
+}

@@ -165,16 +165,26 @@ fn mask(shown: &mut [char], from: usize, to: usize) {
     }
 }
 
-/// Whatever looks like a bootstrap token is hidden wherever it stands.
+/// Whatever looks like a bootstrap token, or like the secret half of one that an edit has torn apart, is hidden wherever
+/// it stands.
 fn mask_tokens(shown: &mut [char]) {
     const ID: usize = 6;
-    const LENGTH: usize = 23;
+    const SECRET: usize = 16;
+    /// Longer runs are digests, which are public and worth reading.
+    const LONGEST: usize = 40;
     let of_token = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    for start in 0..shown.len().saturating_sub(LENGTH - 1) {
-        let window = &shown[start..start + LENGTH];
-        if window[ID] == '.' && window[..ID].iter().all(of_token) && window[ID + 1..].iter().all(of_token) {
-            mask(shown, start, start + LENGTH);
+    let mut start = 0;
+    while start < shown.len() {
+        let length = shown[start..].iter().take_while(|c| of_token(c)).count();
+        let run = &shown[start..start + length];
+        let mixed = run.iter().any(char::is_ascii_digit) && run.iter().any(char::is_ascii_lowercase);
+        let id =
+            shown[..start].strip_suffix(&['.']).map(|before| before.iter().rev().take_while(|c| of_token(c)).count());
+        let whole_token = length >= SECRET && id.is_some_and(|id| id >= ID);
+        if whole_token || (mixed && (SECRET..=LONGEST).contains(&length)) {
+            mask(shown, start - id.map_or(0, |id| id + 1), start + length);
         }
+        start += length + 1;
     }
 }
 

@@ -265,3 +265,54 @@ pub(crate) fn unknown_choice(text: &str, choices: &[&str]) -> Invalid {
         _ => invalid,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_go() {
+        for good in ["0", "10s", "2m0s", "1h30m", "1.5h", ".5s", "500ms", "1us", "1µs", "-1s", "+3ns"] {
+            assert!(validate_go_duration(good).is_ok(), "{good}");
+        }
+        for bad in ["", "10", "s", "1d", "1 s", "1.2.3s", ".s", "-", "1h30", "10S"] {
+            assert!(validate_go_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_dns_address_is_counted_not_spelt() {
+        let tenth = |network: &str| tenth_address(&network.parse().unwrap()).map(|address| address.to_string());
+        assert_eq!(tenth("10.96.0.0/12").as_deref(), Some("10.96.0.10"));
+        assert_eq!(tenth("172.20.0.240/28").as_deref(), Some("172.20.0.250"));
+        assert_eq!(tenth("fd00::fff0/124").as_deref(), Some("fd00::fffa"));
+        assert_eq!(tenth("10.0.0.0/29"), None);
+        assert_eq!(tenth("255.255.255.248/29"), None);
+    }
+
+    #[test]
+    fn kubelets_may_set_only_their_labels() {
+        for good in
+            ["pool", "example.com/pool", "kubernetes.io/os", "node.kubernetes.io/x", "a.kubelet.kubernetes.io/x"]
+        {
+            assert!(validate_node_label_key(good).is_ok(), "{good}");
+        }
+        for bad in ["kubernetes.io/x", "a.k8s.io/x", "node-role.kubernetes.io/worker", "a/b/c", "/x", "x/", "", "-a"] {
+            assert!(validate_node_label_key(bad).is_err(), "{bad}");
+        }
+        assert!(validate_node_label_key("notkubernetes.io/x").is_ok());
+    }
+
+    #[test]
+    fn images_name_a_version() {
+        let digest = format!("localhost:5000/pause@sha256:{}", "a".repeat(64));
+        for good in ["registry.k8s.io/pause:3.10.1", "localhost:5000/pause:1", digest.as_str()] {
+            assert!(validate_image(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "pause", "localhost:5000/pause", "pause:latest", "pause:", "a//b:1", "a b:1", "pause@sha256:abc"]
+        {
+            assert!(validate_image(bad).is_err(), "{bad}");
+        }
+    }
+}

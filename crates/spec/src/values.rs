@@ -343,3 +343,46 @@ impl FromStr for CertificatePem {
 pub(crate) fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_servers_have_a_host_and_a_port() {
+        for (text, host, port) in [
+            ("https://10.99.0.1:6443", "10.99.0.1", 6443),
+            ("https://api.example.com", "api.example.com", 443),
+            ("https://[fd00::1]:6443", "fd00::1", 6443),
+            ("https://[fd00::1]", "fd00::1", 443),
+        ] {
+            let url: ApiServerUrl = text.parse().unwrap();
+            assert_eq!((url.as_str(), url.host(), url.port()), (text, host, port));
+        }
+        for bad in
+            ["", "https://", "https://a:0", "https://a:+1", "https://[::1", "https://[a]", "https://a_b", "https://u@a"]
+        {
+            assert!(bad.parse::<ApiServerUrl>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn versions_are_ordered_by_number() {
+        let version = |text: &str| text.parse::<KubeVersion>().unwrap();
+        assert!(version("1.9.10") < version("1.36.3"));
+        assert_eq!(version("1.36.3").to_string(), "1.36.3");
+        for bad in ["1.36", "1", "", "1.036.3", "1.36.3-rc.1", "1.36.+3", "v1.36.3", "1.36.99999999999"] {
+            assert!(bad.parse::<KubeVersion>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_token_shows_its_public_half_only() {
+        let token: BootstrapToken = "abcdef.0123456789abcdef".parse().unwrap();
+        assert_eq!(token.id(), "abcdef");
+        assert_eq!(token.expose(), "abcdef.0123456789abcdef");
+        assert!(!format!("{token:?}").contains("0123456789abcdef"));
+        let refused = "abcdef.hunter2".parse::<BootstrapToken>().unwrap_err();
+        assert!(!format!("{refused:?}").contains("hunter2"));
+    }
+}

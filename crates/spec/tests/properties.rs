@@ -334,7 +334,7 @@ fn a_file_that_is_not_text_is_refused_at_its_first_bad_byte() {
 
 #[test]
 fn a_flood_of_mistakes_is_cut_off() {
-    let text: String = (0..20_000).map(|index| format!("field{index}: 1\n")).collect();
+    let text: String = (0..2_000).map(|index| format!("field{index}: 1\n")).collect();
     let mistakes = complete(&format!("kind: Cluster\n{text}")).err().unwrap();
     assert_eq!(mistakes.len(), 101);
 }

@@ -22,10 +22,10 @@ const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2933}\
 .paper{fill:#fff}.title{font-size:20px;font-weight:600}.good{fill:#15803d}.bad{fill:#c81e1e}\
 .note{fill:#64707d;font-size:12px}.name{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}\
-.strong{font-weight:700}.measure{font-size:12px;font-variant-numeric:tabular-nums}.grid{stroke:#e4e8ec}.tick{fill:#8a949e;font-size:11px}\
+.strong{font-weight:700}.measure{font-size:12px;paint-order:stroke;stroke:#fff;stroke-width:3px;font-variant-numeric:tabular-nums}.grid{stroke:#e4e8ec}.tick{fill:#8a949e;font-size:11px}\
 .stripe{fill:#f6f8fa}.critical{fill:#e08600}.beside{fill:#8fb0d6}.failed{fill:#d92d20}.rest{stroke:#a3adb8;stroke-width:2;stroke-dasharray:1 4;stroke-linecap:round}\
 .open{fill-opacity:.45;stroke-dasharray:3 3}.open.critical{stroke:#e08600}.open.beside{stroke:#8fb0d6}.chain{fill:none;stroke:#e08600;stroke-width:1.5}\
-@media(prefers-color-scheme:dark){text{fill:#e3e8ee}.paper{fill:#14181d}.good{fill:#4ade80}.bad{fill:#ff7b72}.note{fill:#98a3af}\
+@media(prefers-color-scheme:dark){text{fill:#e3e8ee}.paper{fill:#14181d}.measure{stroke:#14181d}.good{fill:#4ade80}.bad{fill:#ff7b72}.note{fill:#98a3af}\
 .grid{stroke:#2a313a}.tick{fill:#77828e}.stripe{fill:#1a2027}.critical{fill:#f5a524}.beside{fill:#4d76a8}.failed{fill:#f0524a}.rest{stroke:#5d6875}\
 .open.critical{stroke:#f5a524}.open.beside{stroke:#4d76a8}.chain{stroke:#f5a524}}";
 
@@ -148,7 +148,7 @@ fn draw_chain(canvas: &mut Canvas, run: &RunPicture, top: f64) {
     for pair in critical.windows(2) {
         let ((from, before), (to, after)) = (pair[0], pair[1]);
         let (x, y, next_x, next_y) = (canvas.x(before.to()), middle(from), canvas.x(after.from()), middle(to));
-        let bend = (x - 3.0).min(next_x).max(MARGIN);
+        let bend = (x - 3.0).max(canvas.x(before.from()) + 1.0).min(next_x);
         let _ = writeln!(canvas.out, r#"<path class="chain" d="M{bend:.1} {y:.1}V{next_y:.1}H{next_x:.1}"/>"#);
     }
 }
@@ -217,10 +217,12 @@ fn draw_remarks(canvas: &mut Canvas, run: &RunPicture) {
 /// Only what can be seen above.
 fn draw_legend(canvas: &mut Canvas, runs: &[RunPicture]) {
     let rows = || runs.iter().flat_map(|run| &run.rows);
-    let has = |kind| rows().any(|row| row.spans.iter().any(|span| span.kind == kind));
+    let shows = |row: &Row, kind| row.spans.iter().any(|span| span.kind == kind);
+    let has = |kind| rows().any(|row| shows(row, kind));
+    let worked = |critical| rows().any(|row| row.critical == critical && shows(row, SpanKind::Worked));
     let entries = [
-        (rows().any(|row| row.critical), "critical", "critical path"),
-        (rows().any(|row| !row.critical), "beside", "beside it"),
+        (worked(true), "critical", "critical path"),
+        (worked(false), "beside", "beside it"),
         (has(SpanKind::Failed), "failed", "failed attempt"),
         (has(SpanKind::Rested), "rest", "rest between attempts"),
         (has(SpanKind::Open), "open beside", "not ended"),

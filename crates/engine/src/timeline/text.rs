@@ -104,25 +104,27 @@ pub(super) fn draw(runs: &[RunPicture], width: usize, style: Style) -> String {
     let layout = Layout::new(runs, width);
     for run in runs {
         if let Some(gap) = &run.gap {
-            pen.line(Ink::Dim, &format!("\n  ⋮ {gap}\n"));
+            pen.end_line();
+            pen.line(Ink::Dim, &format!("  ⋮ {gap}"));
+            pen.end_line();
         }
         draw_run(&mut pen, &layout, run);
     }
-    draw_legend(&mut pen, runs);
+    draw_legend(&mut pen, &layout, runs);
     pen.out
 }
 
 fn draw_run(pen: &mut Pen, layout: &Layout, run: &RunPicture) {
-    if !run.title.is_empty() {
-        pen.put(Ink::Bold, &run.title);
-        pen.put(Ink::Plain, "  ");
-    }
+    let title = if run.title.is_empty() { String::new() } else { format!("{}  ", run.title) };
+    pen.put(Ink::Bold, &title);
     let ink = match run.mood {
         Mood::Good => Ink::Good,
         Mood::Bad => Ink::Bad,
         Mood::Open => Ink::Bold,
     };
-    pen.line(ink, &run.verdict);
+    for line in wrap(&run.verdict, layout.width.saturating_sub(title.chars().count())) {
+        pen.line(ink, &line);
+    }
     pen.paragraph(Ink::Dim, 2, &run.origin, layout.width);
     if !run.rows.is_empty() {
         draw_axis(pen, layout);
@@ -178,30 +180,27 @@ fn draw_row(pen: &mut Pen, layout: &Layout, row: &Row) {
     pen.end_line();
 }
 
-/// Cells are taken by the spans in order; what has a length of its own gets at least one.
+/// Spans are painted in the order of time. One that is too short to see at this scale still gets a cell: it happened.
 fn draw_bar(pen: &mut Pen, layout: &Layout, row: &Row) {
-    let mut cell = 0;
+    let mut cells = vec![(' ', Ink::Plain); layout.bars];
     for span in &row.spans {
-        let start = (layout.eighths(span.from) / 8).clamp(cell, layout.bars.saturating_sub(1));
-        let end = layout.eighths(span.to);
         let (glyph, ink) = glyph(span, row.critical);
-        pen.put(Ink::Plain, &" ".repeat(start - cell));
+        let start = (layout.eighths(span.from) / 8).min(layout.bars - 1);
+        let end = layout.eighths(span.to);
         let full = (end / 8).clamp(start, layout.bars);
-        let mut bar = glyph.to_string().repeat(full - start);
-        let rest = if glyph == '█' && full < layout.bars { EIGHTHS[end % 8] } else { ' ' };
-        if bar.is_empty() && span.kind != SpanKind::Rested {
-            // Too short to see at this scale, but it happened.
-            bar.push(if glyph == '█' { rest.max('▏') } else { glyph });
-            if bar == " " {
-                bar = "▏".to_owned();
-            }
-        } else if rest != ' ' {
-            bar.push(rest);
+        cells[start..full].fill((glyph, ink));
+        // Only the full block has fractions.
+        let fraction = if glyph == '█' { EIGHTHS[end % 8] } else { ' ' };
+        if full == start && span.kind != SpanKind::Rested {
+            let least = if glyph == '█' { '▏' } else { glyph };
+            cells[start] = (if fraction == ' ' { least } else { fraction }, ink);
+        } else if fraction != ' ' && full < layout.bars {
+            cells[full] = (fraction, ink);
         }
-        cell = start + bar.chars().count();
-        pen.put(ink, &bar);
     }
-    pen.put(Ink::Plain, &" ".repeat(layout.bars.saturating_sub(cell)));
+    for run in cells.chunk_by(|one, next| one.1 == next.1) {
+        pen.put(run[0].1, &run.iter().map(|cell| cell.0).collect::<String>());
+    }
 }
 
 fn glyph(span: &Span, critical: bool) -> (char, Ink) {
@@ -216,12 +215,14 @@ fn glyph(span: &Span, critical: bool) -> (char, Ink) {
 }
 
 /// Only what can be seen above.
-fn draw_legend(pen: &mut Pen, runs: &[RunPicture]) {
+fn draw_legend(pen: &mut Pen, layout: &Layout, runs: &[RunPicture]) {
     let rows = || runs.iter().flat_map(|run| &run.rows);
-    let has = |kind| rows().any(|row| row.spans.iter().any(|span| span.kind == kind));
+    let shows = |row: &Row, kind| row.spans.iter().any(|span| span.kind == kind);
+    let has = |kind| rows().any(|row| shows(row, kind));
+    let worked = |critical| rows().any(|row| row.critical == critical && shows(row, SpanKind::Worked));
     let entries = [
-        (rows().any(|row| row.critical), Ink::Critical, "█", "critical path"),
-        (rows().any(|row| !row.critical), Ink::Beside, "▒", "beside it"),
+        (worked(true), Ink::Critical, "█", "critical path"),
+        (worked(false), Ink::Beside, "▒", "beside it"),
         (has(SpanKind::Failed), Ink::Bad, "╳", "failed attempt"),
         (has(SpanKind::Rested), Ink::Dim, "·", "rest"),
         (has(SpanKind::Open), Ink::Plain, "░", "not ended"),
@@ -230,11 +231,19 @@ fn draw_legend(pen: &mut Pen, runs: &[RunPicture]) {
     if seen.is_empty() {
         return;
     }
-    pen.put(Ink::Plain, "\n  ");
+    pen.end_line();
+    let mut column = 0;
     for (_, ink, sample, meaning) in seen {
+        // A gap of three, the sample and a space.
+        let room = 5 + meaning.chars().count();
+        if column > 0 && column + room > layout.width {
+            pen.end_line();
+            column = 0;
+        }
+        pen.put(Ink::Plain, if column == 0 { "  " } else { "   " });
         pen.put(ink, sample);
         pen.put(Ink::Dim, &format!(" {meaning}"));
-        pen.put(Ink::Plain, "   ");
+        column += room;
     }
     pen.end_line();
 }

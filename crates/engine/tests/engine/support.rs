@@ -145,22 +145,33 @@ pub(crate) fn run_on(
     clock: &dyn Clock,
     workers: Workers,
 ) -> (Report, Vec<Event>) {
-    let (mut journal, _) = Journal::open(store).unwrap();
     let heard = std::cell::RefCell::new(Vec::new());
     let sink = |event: &Event| heard.borrow_mut().push(event.clone());
-    let report = Run {
+    let report = run_heard_by(&sink, store, plan, executor, clock, workers);
+    (report, heard.into_inner())
+}
+
+pub(crate) fn run_heard_by(
+    sink: &dyn Fn(&Event),
+    store: impl LogStore,
+    plan: &Plan<Action>,
+    executor: &dyn Executor<Action>,
+    clock: &dyn Clock,
+    workers: Workers,
+) -> Report {
+    let (mut journal, _) = Journal::open(store).unwrap();
+    Run {
         plan,
         executor,
         journal: &mut journal,
         clock,
         jitter: &|| u64::MAX / 2,
         retry: RetryPolicy::default(),
-        sink: &sink,
+        sink,
         workers,
         boot_id: "boot-1",
     }
-    .run();
-    (report, heard.into_inner())
+    .run()
 }
 
 pub(crate) const SEQUENTIAL: Workers = Workers::Sequential { order: 0 };

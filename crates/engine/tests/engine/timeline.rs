@@ -174,7 +174,7 @@ fn without_runs_the_picture_says_so() {
 }
 
 #[test]
-fn no_line_of_bars_is_wider_than_the_terminal() {
+fn no_line_is_wider_than_the_terminal() {
     for width in [40, 60, 80, 132] {
         for events in [first_boot_story(), reboot_story(), failure_story()] {
             for line in Timeline::from_events(&events).to_text(width, Style::Plain).lines() {
@@ -182,6 +182,20 @@ fn no_line_of_bars_is_wider_than_the_terminal() {
             }
         }
     }
+}
+
+#[test]
+fn more_attempts_than_columns_still_fit_the_bar() {
+    let mut story = Story { events: Vec::new(), start: 0 };
+    story.begin(1_735_787_045_000, "b");
+    for attempt in 1..200 {
+        story.start("fetch-kubelet", 99_000 + u64::from(attempt), attempt);
+        story.fail("fetch-kubelet", 99_000 + u64::from(attempt), attempt, Some(1));
+    }
+    story.end(100_000, RunOutcome::Unfinished);
+    let text = Timeline::from_events(&story.events).to_text(60, Style::Plain);
+    assert!(text.contains("199 ms ×199") || text.contains("198 ms ×199"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
 }
 
 #[test]

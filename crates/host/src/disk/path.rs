@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn splits_names_from_their_folders() {
-        let cases = [("/a/b", "/a", "b"), ("/a", "/", "a"), ("/", "/", "."), ("/a/../b", "/a/..", "b"), ("/a/", "/", "a")];
+        let cases =
+            [("/a/b", "/a", "b"), ("/a", "/", "a"), ("/", "/", "."), ("/a/../b", "/a/..", "b"), ("/a/", "/", "a")];
         for (path, parent, name) in cases {
             let wanted = Split { parent: Path::new(parent), name: OsStr::new(name) };
             assert_eq!(split(Path::new(path)).unwrap(), wanted, "{path}");

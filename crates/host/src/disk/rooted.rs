@@ -87,7 +87,8 @@ impl RootedDisk {
                 other => other?,
             }
             let made = self.open_at(folder, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-            // The umask may have taken bits away; it can never have added any.
+            // The umask may have taken bits away; it can never have added any. A kill in between leaves the folder
+            // tighter than wanted, never wider.
             set_exact_mode(&made, mode)
         })
     }
@@ -275,12 +276,11 @@ impl Disk for RootedDisk {
     }
 
     fn remove(&self, path: &Path) -> Result<bool, DiskError> {
-        let removed = self.at("remove", path, |folder, name| {
-            match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        let removed =
+            self.at("remove", path, |folder, name| match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
                 Err(Errno::ISDIR) => Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?),
                 other => Ok(other?),
-            }
-        });
+            });
         Ok(absent_as_none(removed)?.is_some())
     }
 

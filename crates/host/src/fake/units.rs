@@ -204,9 +204,7 @@ impl Units for FakeUnits {
 
     fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError> {
         let operation = "queued restart";
-        self.change(operation, &unit.0, |disk, state| {
-            start(state, unit, &find(disk, operation, unit)?).map(drop)
-        })
+        self.change(operation, &unit.0, |disk, state| start(state, unit, &find(disk, operation, unit)?).map(drop))
     }
 
     fn describe(&self) -> &'static str {

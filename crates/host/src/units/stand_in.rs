@@ -236,7 +236,9 @@ mod tests {
     fn refuses_unknown_and_masked_units() {
         let (disk, units) = units_with(&[("dir.service", "[Install]\nWantedBy=a.target")]);
         disk.symlink("/dev/null", &Path::new(LINK_FOLDER).join("m.service")).unwrap();
-        assert!(matches!(units.queue_restart(&name("x.service")), Err(UnitError::NotFound { unit }) if unit == "x.service"));
+        assert!(
+            matches!(units.queue_restart(&name("x.service")), Err(UnitError::NotFound { unit }) if unit == "x.service")
+        );
         assert!(matches!(units.enable(&[name("m.service")]), Err(UnitError::Masked { .. })));
         assert_eq!(units.state(&name("x.service")).unwrap().active, ActiveState::NotFound);
         assert_eq!(units.state(&name("m.service")).unwrap().active, ActiveState::Masked);

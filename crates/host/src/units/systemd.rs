@@ -88,7 +88,20 @@ impl SystemdUnits {
             None => Err(UnitError::Deadline { operation, what: what.to_owned(), waited: deadline }),
             Some(Ok(value)) => Ok(value),
             Some(Err(Failure::Unit(error))) => Err(error),
-            Some(Err(Failure::Bus(error))) => Err(name_error(operation, what, &self.address, error)),
+            Some(Err(Failure::Bus(error))) => {
+                if is_bus_trouble(&error) {
+                    self.forget(&bus);
+                }
+                Err(name_error(operation, what, &self.address, error))
+            }
+        }
+    }
+
+    /// The next call connects anew. A connection notices that it is broken only while it is used.
+    fn forget(&self, broken: &Arc<Bus>) {
+        let mut slot = self.bus.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_some_and(|bus| Arc::ptr_eq(bus, broken)) {
+            *slot = None;
         }
     }
 }

@@ -51,9 +51,7 @@ fn look_at(disk: &dyn Disk, path: &Path) -> Result<Found, DiskError> {
         Some(Kind::File | Kind::Link { .. }) => Ok(match disk.read(path, UNIT_FILE_LIMIT)? {
             // An empty unit file masks, too.
             Some(bytes) if bytes.is_empty() => Found::Masked,
-            Some(bytes) => {
-                Found::File { path: path.to_owned(), content: String::from_utf8_lossy(&bytes).into_owned() }
-            }
+            Some(bytes) => Found::File { path: path.to_owned(), content: String::from_utf8_lossy(&bytes).into_owned() },
             None => Found::Absent,
         }),
         _ => Ok(Found::Absent),

@@ -106,9 +106,12 @@ pub(super) fn image(kubernetes: &Path, runtime: &Path, images: &Path) -> Result<
 
 fn copy_settings(folder: &Path) -> Result<()> {
     let recipe = recipe("node");
-    for (file, place) in
-        [("90-nodestrap-lab.cfg", "etc/cloud/cloud.cfg.d"), ("10-nodestrap-lab.toml", "etc/containerd/conf.d")]
-    {
+    let settings = [
+        ("90-nodestrap-lab.cfg", "etc/cloud/cloud.cfg.d"),
+        ("10-nodestrap-lab.toml", "etc/containerd/conf.d"),
+        ("config.toml", "etc/containerd"),
+    ];
+    for (file, place) in settings {
         let text = std::fs::read_to_string(recipe.join(file)).with_context(|| format!("reading {file}"))?;
         write_file(&folder.join(place).join(file), &text)?;
     }

@@ -77,9 +77,12 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
     ours
 }
 
+fn say(message: &str, advice: &str) -> (String, String) {
+    (message.to_owned(), advice.to_owned())
+}
+
 /// What would make a node that looks configured and does not work is refused here, not found out on the node.
 fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check: &Check<'_>) {
-    let say = |message: &str, advice: &str| (message.to_owned(), advice.to_owned());
     check.agree(
         user,
         &["version"],
@@ -108,6 +111,23 @@ fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check:
         |value| value == &json!(inputs.sandbox_image.value),
         || say("the sandbox image differs from containerRuntime.sandboxImage", "write it in sandboxImage only"),
     );
+    check_cgroup_drivers(systemd, user, check);
+    check_network(inputs, user, check);
+    check.agree(
+        user,
+        REGISTRY_CREDENTIALS,
+        |_| false,
+        || {
+            say(
+                "credentials of registries are not supported in a spec: they would be printed and hashed",
+                "use registry.config_path with a hosts.toml in the image, or a credential provider of the kubelet",
+            )
+        },
+    );
+}
+
+/// Of every runtime, ours and the user's.
+fn check_cgroup_drivers(systemd: bool, user: &ConfigTree, check: &Check<'_>) {
     if let Some(ConfigNode::Branch(runtimes)) = config::find(user, &["plugins", RUNTIME, "containerd", "runtimes"]) {
         for runtime in runtimes.keys() {
             check.agree(
@@ -121,6 +141,9 @@ fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check:
             );
         }
     }
+}
+
+fn check_network(inputs: &Inputs<'_>, user: &ConfigTree, check: &Check<'_>) {
     let contains = |value: &Value| {
         value.as_array().is_some_and(|folders| folders.iter().any(|folder| folder == &json!(inputs.cni_binaries.value)))
     };
@@ -140,15 +163,4 @@ fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check:
             },
         );
     }
-    check.agree(
-        user,
-        REGISTRY_CREDENTIALS,
-        |_| false,
-        || {
-            say(
-                "credentials of registries are not supported in a spec: they would be printed and hashed",
-                "use registry.config_path with a hosts.toml in the image, or a credential provider of the kubelet",
-            )
-        },
-    );
 }

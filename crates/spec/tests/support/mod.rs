@@ -1,4 +1,5 @@
 //! Reading cases and comparing with goldens; `UPDATE_GOLDEN=1 cargo test -p spec` rewrites them.
+#![allow(clippy::unwrap_used, reason = "a helper of tests: a panic is its failure")]
 #![allow(clippy::disallowed_methods, reason = "tests read their cases and write their goldens")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 

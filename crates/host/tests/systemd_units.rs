@@ -1,0 +1,429 @@
+//! The D-Bus side of units, against a systemd of our own on a private bus (a real one is met on a booted node).
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
+#![allow(clippy::disallowed_methods, reason = "the test starts a bus daemon and measures real time")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
+use zbus::object_server::SignalEmitter;
+use zbus::{OwnedObjectPath, interface};
+
+const LONG: Duration = Duration::from_secs(20);
+const UNIT_PATH: &str = "/org/freedesktop/systemd1/unit";
+
+/// A bus daemon that ends with the test.
+struct PrivateBus {
+    daemon: Child,
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl PrivateBus {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("bus");
+        let address = format!("unix:path={}", socket.display());
+        let daemon = start_daemon(&address);
+        Self { daemon, address, _folder: folder }
+    }
+
+    fn units(&self) -> host::units::SystemdUnits {
+        host::units::SystemdUnits::new(Some(&self.address))
+    }
+}
+
+/// Returns when the daemon listens: it says its address then. That its socket exists would be too early, because a
+/// socket has a name before it takes connections.
+fn start_daemon(address: &str) -> Child {
+    let mut daemon = Command::new("dbus-daemon")
+        .args(["--session", "--nofork", "--nopidfile", "--nosyslog", "--print-address", "--address", address])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("dbus-daemon (Debian package dbus-daemon) is needed for this test");
+    let mut said = String::new();
+    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.starts_with(address), "{said:?}");
+    daemon
+}
+
+impl Drop for PrivateBus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+type Calls = Arc<Mutex<Vec<String>>>;
+
+struct Manager {
+    calls: Calls,
+}
+
+#[derive(Debug, zbus::DBusError)]
+#[zbus(prefix = "org.freedesktop.systemd1")]
+enum Refusal {
+    #[zbus(error)]
+    Bus(zbus::Error),
+    NoSuchUnit(String),
+    UnitMasked(String),
+    OnlyByDependency(String),
+}
+
+fn unit_path(name: &str) -> OwnedObjectPath {
+    let escaped: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    OwnedObjectPath::try_from(format!("{UNIT_PATH}/{escaped}")).unwrap()
+}
+
+impl Manager {
+    fn note(&self, call: String) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    /// The job of a unit ends as the name of the unit says, and before the caller even knows the job.
+    async fn job(&self, name: &str, emitter: &SignalEmitter<'_>) -> Result<OwnedObjectPath, Refusal> {
+        let (number, result) = match name {
+            "refuses.service" => {
+                return Err(Refusal::OnlyByDependency("may be requested by dependency only".to_owned()));
+            }
+            "fails.service" => (2, "failed"),
+            "needs.service" => (3, "dependency"),
+            "slow.service" => (4, ""),
+            _ => (1, "done"),
+        };
+        let id = if name == "alias.service" { "good.service" } else { name };
+        let job = |n: u32| OwnedObjectPath::try_from(format!("/org/freedesktop/systemd1/job/{n}")).unwrap();
+        // Jobs of other units, and an older one of this unit, end in between.
+        for _ in 0..200 {
+            Self::job_removed(emitter, 99, job(99), "other.service".to_owned(), "failed".to_owned()).await?;
+        }
+        Self::job_removed(emitter, 98, job(98), id.to_owned(), "canceled".to_owned()).await?;
+        if !result.is_empty() {
+            Self::job_removed(emitter, number, job(number), id.to_owned(), result.to_owned()).await?;
+        }
+        Ok(job(number))
+    }
+}
+
+#[interface(name = "org.freedesktop.systemd1.Manager")]
+impl Manager {
+    async fn subscribe(&self) {
+        self.note("subscribe".to_owned());
+    }
+
+    async fn load_unit(&self, name: String) -> OwnedObjectPath {
+        unit_path(&name)
+    }
+
+    async fn restart_unit(
+        &self,
+        name: String,
+        mode: String,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> Result<OwnedObjectPath, Refusal> {
+        self.note(format!("restart {name} {mode}"));
+        self.job(&name, &emitter).await
+    }
+
+    async fn start_unit(
+        &self,
+        name: String,
+        mode: String,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> Result<OwnedObjectPath, Refusal> {
+        self.note(format!("start {name} {mode}"));
+        self.job(&name, &emitter).await
+    }
+
+    async fn enable_unit_files(
+        &self,
+        files: Vec<String>,
+        runtime: bool,
+        force: bool,
+    ) -> Result<(bool, Vec<(String, String, String)>), Refusal> {
+        self.note(format!("enable {files:?} {runtime} {force}"));
+        let change = ("symlink".to_owned(), "/etc/x".to_owned(), "/usr/x".to_owned());
+        match files[0].as_str() {
+            "missing.service" => Err(Refusal::NoSuchUnit("Unit missing.service does not exist".to_owned())),
+            "masked.service" => Err(Refusal::UnitMasked("Unit masked.service is masked".to_owned())),
+            "good.service" => Ok((true, Vec::new())),
+            _ => Ok((true, vec![change])),
+        }
+    }
+
+    async fn get_unit_file_state(&self, file: String) -> zbus::fdo::Result<String> {
+        match file.as_str() {
+            "good.service" => Ok("enabled".to_owned()),
+            "missing.service" => Err(zbus::fdo::Error::FileNotFound("no such file".to_owned())),
+            _ => Ok("disabled".to_owned()),
+        }
+    }
+
+    async fn reload(&self) {
+        self.note("reload".to_owned());
+    }
+
+    #[zbus(signal)]
+    async fn job_removed(
+        emitter: &SignalEmitter<'_>,
+        id: u32,
+        job: OwnedObjectPath,
+        unit: String,
+        result: String,
+    ) -> zbus::Result<()>;
+}
+
+struct Unit {
+    id: &'static str,
+    load: &'static str,
+    active: &'static str,
+    needs_reload: bool,
+}
+
+#[interface(name = "org.freedesktop.systemd1.Unit")]
+impl Unit {
+    #[zbus(property)]
+    fn id(&self) -> &str {
+        self.id
+    }
+    #[zbus(property)]
+    fn load_state(&self) -> &str {
+        self.load
+    }
+    #[zbus(property)]
+    fn active_state(&self) -> &str {
+        self.active
+    }
+    #[zbus(property)]
+    fn need_daemon_reload(&self) -> bool {
+        self.needs_reload
+    }
+}
+
+struct Service(&'static str);
+
+#[interface(name = "org.freedesktop.systemd1.Service")]
+impl Service {
+    #[zbus(property)]
+    fn result(&self) -> &str {
+        self.0
+    }
+    #[zbus(property)]
+    fn exec_main_status(&self) -> i32 {
+        203
+    }
+}
+
+/// Name, own name, load state, active state, result.
+const UNITS: [(&str, &str, &str, &str, &str); 8] = [
+    ("good.service", "good.service", "loaded", "active", "success"),
+    ("alias.service", "good.service", "loaded", "active", "success"),
+    ("fails.service", "fails.service", "loaded", "failed", "exit-code"),
+    ("needs.service", "needs.service", "loaded", "inactive", "success"),
+    ("slow.service", "slow.service", "loaded", "activating", "success"),
+    ("refuses.service", "refuses.service", "loaded", "inactive", "success"),
+    ("missing.service", "missing.service", "not-found", "inactive", "success"),
+    ("masked.service", "masked.service", "masked", "inactive", "success"),
+];
+
+/// Serves as systemd on the bus until dropped.
+struct FakeSystemd {
+    calls: Calls,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl FakeSystemd {
+    fn serve(bus: &PrivateBus) -> Self {
+        let calls = Calls::default();
+        let mut builder = zbus::connection::Builder::address(bus.address.as_str())
+            .serve_at("/org/freedesktop/systemd1", Manager { calls: calls.clone() });
+        for (name, id, load, active, result) in UNITS {
+            let unit = Unit { id, load, active, needs_reload: name == "fails.service" };
+            builder = builder.serve_at(unit_path(name), unit).serve_at(unit_path(name), Service(result));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let connection = runtime.block_on(builder.name("org.freedesktop.systemd1").build()).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = runtime.block_on(stopped);
+            drop(connection);
+        });
+        Self { calls, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+impl Drop for FakeSystemd {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+fn name(unit: &str) -> UnitName {
+    UnitName(unit.to_owned())
+}
+
+fn chain(error: &dyn std::error::Error) -> Vec<String> {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_missing_bus_is_named_by_its_address() {
+    let units = host::units::SystemdUnits::new(Some("unix:path=/nonexistent/bus"));
+    let error = units.reload(LONG).unwrap_err();
+    assert_eq!(
+        chain(&error),
+        [
+            "cannot reach the service manager on the system bus (unix:path=/nonexistent/bus)",
+            "No such file or directory (os error 2)"
+        ]
+    );
+    let error = host::units::SystemdUnits::new(Some("nonsense")).state(&name("a.service")).unwrap_err();
+    assert!(matches!(error, UnitError::Bus { .. }), "{error}");
+}
+
+#[test]
+fn a_bus_without_systemd_is_no_service_manager() {
+    let bus = PrivateBus::start();
+    let error = bus.units().state(&name("good.service")).unwrap_err();
+    assert!(matches!(error, UnitError::Bus { .. }), "{:?}", chain(&error));
+}
+
+#[test]
+fn a_bus_that_never_answers_passes_the_deadline() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("bus");
+    let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let units = host::units::SystemdUnits::new(Some(&format!("unix:path={}", socket.display())));
+    let start = Instant::now();
+    let error = units.reload(Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error, UnitError::Deadline { .. }), "{error}");
+    assert!(start.elapsed() < LONG);
+}
+
+#[test]
+fn jobs_end_as_systemd_says() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    units.restart_and_wait(&name("good.service"), LONG).unwrap();
+    units.restart_and_wait(&name("alias.service"), LONG).unwrap();
+
+    let error = units.restart_and_wait(&name("fails.service"), LONG).unwrap_err();
+    assert!(matches!(error, UnitError::Job { result: JobResult::Failed, .. }));
+    let told = "restart of unit \"fails.service\" ended with \"failed\" \
+                (unit result \"exit-code\", main process status 203)";
+    assert_eq!(error.to_string(), told);
+    let error = units.restart_and_wait(&name("needs.service"), LONG).unwrap_err();
+    assert!(matches!(error, UnitError::Job { result: JobResult::Dependency, .. }));
+
+    let error = units.restart_and_wait(&name("refuses.service"), LONG).unwrap_err();
+    assert_eq!(error.to_string(), "restart of \"refuses.service\" was refused by the service manager");
+    assert!(chain(&error)[1].contains("OnlyByDependency"), "{:?}", chain(&error));
+
+    let deadline = Duration::from_millis(200);
+    let error = units.restart_and_wait(&name("slow.service"), deadline).unwrap_err();
+    assert_eq!(error.to_string(), "restart of \"slow.service\" did not end within 200ms");
+    units.queue_restart(&name("slow.service")).unwrap();
+    units.queue_start(&name("slow.service")).unwrap();
+    let calls = systemd.calls();
+    assert_eq!(calls.iter().filter(|call| *call == "subscribe").count(), 1, "{calls:?}");
+    assert_eq!(calls.last().unwrap(), "start slow.service replace");
+}
+
+#[test]
+fn units_that_cannot_run_are_told_apart() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    for verb in [Units::queue_restart, Units::queue_start] {
+        let refused = |unit: &str| verb(&units as &dyn Units, &name(unit)).unwrap_err();
+        assert_eq!(
+            refused("missing.service").to_string(),
+            "unit \"missing.service\" is not known to the service manager"
+        );
+        assert_eq!(refused("masked.service").to_string(), "unit \"masked.service\" is masked");
+    }
+    assert!(matches!(units.restart_and_wait(&name("missing.service"), LONG), Err(UnitError::NotFound { .. })));
+    assert!(matches!(units.restart_and_wait(&name("masked.service"), LONG), Err(UnitError::Masked { .. })));
+    assert!(matches!(units.enable(&[name("missing.service")]), Err(UnitError::NotFound { .. })));
+    assert!(matches!(units.enable(&[name("masked.service")]), Err(UnitError::Masked { .. })));
+    assert!(!systemd.calls().iter().any(|call| call.starts_with("restart") || call.starts_with("start")));
+}
+
+#[test]
+fn states_are_read() {
+    let bus = PrivateBus::start();
+    let _systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    let state = |unit: &str| units.state(&name(unit)).unwrap();
+    let good = state("good.service");
+    assert_eq!(
+        (good.active, good.enabled, good.result.as_str(), good.needs_reload),
+        (ActiveState::Active, true, "success", false)
+    );
+    let fails = state("fails.service");
+    assert_eq!(
+        (fails.active, fails.enabled, fails.result.as_str(), fails.needs_reload),
+        (ActiveState::Failed, false, "exit-code", true)
+    );
+    assert_eq!(state("slow.service").active, ActiveState::Activating);
+    assert_eq!(state("missing.service").active, ActiveState::NotFound);
+    assert_eq!(state("masked.service").active, ActiveState::Masked);
+}
+
+#[test]
+fn enabling_reloads_only_when_links_changed() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    units.enable(&[name("good.service")]).unwrap();
+    assert_eq!(systemd.calls(), ["subscribe", "enable [\"good.service\"] false true"]);
+    units.enable(&[name("fails.service"), name("good.service"), name("slow.service")]).unwrap();
+    assert_eq!(systemd.calls().iter().filter(|call| *call == "reload").count(), 1);
+    units.reload(LONG).unwrap();
+}
+
+#[test]
+fn a_caller_inside_a_runtime_and_two_at_once_are_served() {
+    let bus = PrivateBus::start();
+    let _systemd = FakeSystemd::serve(&bus);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let units = bus.units();
+        units.restart_and_wait(&name("good.service"), LONG).unwrap();
+    });
+    let units = bus.units();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| units.restart_and_wait(&name("slow.service"), Duration::from_millis(700)));
+        let start = Instant::now();
+        units.restart_and_wait(&name("good.service"), LONG).unwrap();
+        assert!(start.elapsed() < Duration::from_millis(600), "one wait must not hold the other");
+        assert!(matches!(slow.join().unwrap(), Err(UnitError::Deadline { .. })));
+    });
+}
+
+#[test]
+fn a_connection_that_broke_is_an_error_once_and_then_made_anew() {
+    let mut bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    units.reload(LONG).unwrap();
+    drop(systemd);
+    bus.daemon.kill().unwrap();
+    bus.daemon.wait().unwrap();
+    assert!(matches!(units.reload(LONG), Err(UnitError::Bus { .. })));
+    std::fs::remove_file(Path::new(bus.address.trim_start_matches("unix:path="))).unwrap();
+    bus.daemon = start_daemon(&bus.address);
+    let _systemd = FakeSystemd::serve(&bus);
+    units.reload(LONG).unwrap();
+}

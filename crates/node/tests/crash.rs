@@ -1,0 +1,335 @@
+//! The whole first boot on a fake machine, cut off everywhere.
+//!
+//! For every effect of a run (each file system call and each call to the service manager), the process or the machine
+//! dies before, in the middle of or after it; un-synced data is lost or torn by a seed. Whatever happens: a gate that is
+//! there is a true gate, and the next run ends in the same tree.
+//!
+//! One failing case is replayed by `NODESTRAP_SEED=<seed> cargo test -p node --test crash one_seed -- --nocapture`.
+#![allow(clippy::disallowed_methods, reason = "the test reads the seed to replay")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
+use host::disk::Disk;
+use host::fake::{Crash, FakeClock, FakeDisk, FakeUnits, Fault, Moment, Repeat};
+use host::machine::LinuxMachine;
+use host::units::{ActiveState, UnitName, Units};
+use node::{GateState, NodeHost, Ownership, SessionError, Surroundings};
+use render::bundle::{BUNDLE_PATH, Bundle};
+use spec::Source;
+
+const SPEC: &str = include_str!("../../../examples/minimal.yaml");
+/// What may differ between two ways to the same node: the story of how it got there.
+const STORY: [&str; 2] = ["/var/lib/nodestrap", "/run"];
+const GATE: &str = "/etc/kubernetes/kubelet.env";
+
+fn bundle() -> Bundle {
+    let parsed = spec::parse(&[Source::new("minimal.yaml", SPEC)]);
+    let spec = parsed.resolve(|_| Err("no files".to_owned())).unwrap_or_else(|_| panic!("the example is good"));
+    let complete = spec::complete(&spec).unwrap_or_else(|_| panic!("the example is complete"));
+    render::render_bundle(&complete, "workers").expect("the example renders")
+}
+
+/// A machine as its image makes it, with the bundle delivered.
+#[derive(Clone)]
+struct FakeNode {
+    disk: FakeDisk,
+    units: FakeUnits,
+}
+
+struct TestClock(FakeClock);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.now_ms())
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration);
+    }
+}
+
+impl FakeNode {
+    fn new(bundle: &Bundle) -> Self {
+        let disk = FakeDisk::new();
+        let image = disk.uncounted();
+        let put = |path: &str, mode: u32, content: &[u8]| {
+            host::files::write_durable(&image, Path::new(path), mode, content, None).expect("the image is made");
+        };
+        put("/etc/os-release", 0o644, b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n");
+        put("/etc/hostname", 0o644, b"n1\n");
+        put("/etc/machine-id", 0o444, b"0123456789abcdef0123456789abcdef\n");
+        put(
+            "/usr/lib/systemd/system/containerd.service",
+            0o644,
+            b"[Service]\nExecStart=/usr/bin/containerd\n[Install]\nWantedBy=multi-user.target\n",
+        );
+        for program in &bundle.required_programs {
+            put(program, 0o755, b"");
+        }
+        put(BUNDLE_PATH, 0o600, bundle.to_json().as_bytes());
+        let units = FakeUnits::new(&disk);
+        Self { disk, units }
+    }
+
+    fn host(&self) -> NodeHost {
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        NodeHost {
+            disk: Arc::clone(&disk),
+            units: Arc::new(self.units.clone()),
+            machine: Arc::new(LinuxMachine::new(disk, Path::new("/fake"))),
+            ownership: Ownership::Root,
+        }
+    }
+
+    fn apply(&self, bundle: &Bundle, order: u64) -> Result<Report, SessionError> {
+        let clock = TestClock(FakeClock::new(1_700_000_000_000));
+        let surroundings = Surroundings {
+            clock: &clock,
+            jitter: &|| u64::MAX / 2,
+            workers: Workers::Sequential { order },
+            sink: &|_| {},
+            on_recovery: &|_| {},
+        };
+        node::apply(&self.host(), bundle, &surroundings)
+    }
+
+    fn after(&self, crash: Crash, seed: u64) -> Self {
+        let disk = self.disk.after_crash(crash, seed);
+        let units = self.units.after_crash(crash, &disk);
+        Self { disk, units }
+    }
+
+    fn tree(&self) -> String {
+        self.disk.tree_digest(&STORY)
+    }
+
+    fn gate_is_open(&self) -> bool {
+        matches!(node::observe_gate(&self.disk, GATE).expect("the gate can be read"), GateState::Open { .. })
+    }
+
+    /// "The gate is there" must mean: every byte of the bundle is there.
+    fn assert_gate_tells_the_truth(&self, bundle: &Bundle, case: &str) {
+        let gate = node::observe_gate(&self.disk, GATE).expect("the gate can be read");
+        assert!(!matches!(gate, GateState::Damaged { .. }), "{case}: the gate itself is torn: {gate:?}");
+        if !self.gate_is_open() {
+            return;
+        }
+        for file in &bundle.files {
+            let found = self.disk.read(Path::new(&file.path), 1 << 20).expect("readable");
+            assert!(found.as_deref() == Some(&file.content[..]), "{case}: the gate is open, but {} is not whole", file.path);
+        }
+    }
+}
+
+fn expect_converged(report: &Report, case: &str) {
+    assert!(matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo), "{case}: {:?}", report.outcome);
+}
+
+/// A clean run: the tree to end in, and how many effects there are to interrupt.
+fn reference(bundle: &Bundle) -> (String, u64) {
+    let node = FakeNode::new(bundle);
+    let before = node.disk.operations();
+    expect_converged(&node.apply(bundle, 0).expect("runs"), "reference");
+    (node.tree(), node.disk.operations() - before)
+}
+
+fn kinds() -> impl Iterator<Item = (Crash, Moment)> {
+    [Crash::ProcessKill, Crash::PowerLoss]
+        .into_iter()
+        .flat_map(|crash| [Moment::Before, Moment::Midway, Moment::After].map(move |moment| (crash, moment)))
+}
+
+/// Crashes at the n-th effect, checks the wreck, runs again and compares.
+fn crash_and_resume(bundle: &Bundle, tree: &str, at: u64, crash: Crash, moment: Moment, seed: u64) {
+    let case = format!("seed {seed}: {crash:?} {moment:?} effect {at}");
+    let node = FakeNode::new(bundle);
+    node.disk.crash_point().crash_at(at, moment);
+    let first = node.apply(bundle, seed);
+    let wreck = node.after(crash, seed);
+    wreck.assert_gate_tells_the_truth(bundle, &case);
+    if matches!(&first, Ok(report) if report.outcome == RunOutcome::Done) {
+        assert!(wreck.gate_is_open(), "{case}: the run said done, but the gate did not survive");
+    }
+    if crash == Crash::ProcessKill && wreck.gate_is_open() {
+        let kubelet = UnitName("kubelet.service".to_owned());
+        assert!(wreck.units.jobs().contains(&kubelet), "{case}: the gate is open, but nobody will start the kubelet");
+    }
+    let report = wreck.apply(bundle, seed / 2).unwrap_or_else(|error| panic!("{case}: {error}"));
+    expect_converged(&report, &case);
+    assert_eq!(wreck.tree(), tree, "{case}: another tree");
+    let again = wreck.apply(bundle, seed / 3).expect("runs");
+    assert_eq!(again.outcome, RunOutcome::NothingToDo, "{case}: a third run found something to do");
+}
+
+#[test]
+fn a_rerun_does_nothing_at_all() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+    let effects = node.disk.operations();
+    let report = node.apply(&bundle, 1).expect("runs");
+    assert_eq!(report.outcome, RunOutcome::NothingToDo);
+    // Taking the lock is the only trace.
+    assert!(node.disk.operations() <= effects + 1, "{:#?}", node.disk.log());
+}
+
+#[test]
+fn ends_in_the_same_tree_after_a_crash_at_every_effect() {
+    let bundle = bundle();
+    let (tree, effects) = reference(&bundle);
+    assert!(effects > 30, "the fake machine sees the run: {effects}");
+    let mut seed = 0;
+    for at in 1..=effects + 2 {
+        for (crash, moment) in kinds() {
+            for _ in 0..8 {
+                seed += 1;
+                crash_and_resume(&bundle, &tree, at, crash, moment, seed);
+            }
+        }
+    }
+    assert!(seed > 1_000);
+}
+
+#[test]
+fn ends_in_the_same_tree_after_a_crash_during_the_recovery_too() {
+    let bundle = bundle();
+    let (tree, effects) = reference(&bundle);
+    for seed in 0..1_500_u64 {
+        let mut node = FakeNode::new(&bundle);
+        for round in 0..3 {
+            let chance = seed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(round * 17) >> 8;
+            let crash = if chance & 1 == 0 { Crash::ProcessKill } else { Crash::PowerLoss };
+            node.disk.crash_point().crash_at(1 + chance % effects, Moment::After);
+            let _ = node.apply(&bundle, chance);
+            node = node.after(crash, chance);
+            node.assert_gate_tells_the_truth(&bundle, &format!("seed {seed} round {round}"));
+        }
+        expect_converged(&node.apply(&bundle, seed).expect("runs"), &format!("seed {seed}"));
+        assert_eq!(node.tree(), tree, "seed {seed}");
+    }
+}
+
+#[test]
+fn fails_closed_when_the_disk_refuses_any_effect() {
+    let bundle = bundle();
+    let (tree, effects) = reference(&bundle);
+    for errno in [28, 5, 30] {
+        for at in 1..=effects {
+            let case = format!("errno {errno} at effect {at}");
+            let node = FakeNode::new(&bundle);
+            node.disk.crash_point().fail_at(at, Fault::Errno(errno), Repeat::FromThenOn);
+            if let Ok(report) = node.apply(&bundle, at) {
+                let converged = matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo);
+                assert!(!converged || node.gate_is_open(), "{case}: it said done without a gate");
+            }
+            node.assert_gate_tells_the_truth(&bundle, &case);
+            node.disk.crash_point().heal();
+            expect_converged(&node.apply(&bundle, at).expect("runs"), &case);
+            assert_eq!(node.tree(), tree, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_bundle_shuts_the_gate_before_it_changes_the_first_file() {
+    let old = bundle();
+    let mut new = old.clone();
+    let config = new.files.iter_mut().find(|file| file.path.ends_with("kubelet.yaml")).expect("there is one");
+    config.content.extend_from_slice(b"# changed\n");
+    let node = FakeNode::new(&old);
+    expect_converged(&node.apply(&old, 0).expect("runs"), "old");
+    let before = node.disk.operations();
+    let clean = FakeNode::new(&new);
+    expect_converged(&clean.apply(&new, 0).expect("runs"), "new");
+    let effects = clean.disk.operations();
+    for at in before + 1..before + effects {
+        for crash in [Crash::ProcessKill, Crash::PowerLoss] {
+            let node = FakeNode::new(&old);
+            expect_converged(&node.apply(&old, 0).expect("runs"), "old");
+            node.disk.crash_point().crash_at(at, Moment::After);
+            let _ = node.apply(&new, at);
+            let wreck = node.after(crash, at);
+            let bundle_of_gate = if wreck.gate_is_open() && gate_names(&wreck, &old) { &old } else { &new };
+            wreck.assert_gate_tells_the_truth(bundle_of_gate, &format!("{crash:?} after effect {at}"));
+            expect_converged(&wreck.apply(&new, at).expect("runs"), "resumed");
+            let found = wreck.disk.read(Path::new(&config_path(&new)), 1 << 20).expect("readable").expect("there");
+            assert!(found.ends_with(b"# changed\n"));
+        }
+    }
+}
+
+fn config_path(bundle: &Bundle) -> String {
+    bundle.files.iter().find(|file| file.path.ends_with("kubelet.yaml")).expect("there is one").path.clone()
+}
+
+fn gate_names(node: &FakeNode, bundle: &Bundle) -> bool {
+    let gate = node.disk.read(Path::new(GATE), 1 << 20).expect("readable").unwrap_or_default();
+    String::from_utf8_lossy(&gate).contains(&bundle.digest())
+}
+
+#[test]
+fn a_damaged_gate_counts_as_absent() {
+    let bundle = bundle();
+    let (tree, _) = reference(&bundle);
+    for damage in [&b""[..], b"KUBELET_ARGS=", b"\0\0\0\0"] {
+        let node = FakeNode::new(&bundle);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+        node.disk.remove(Path::new(GATE)).expect("removed");
+        node.disk.create(Path::new(GATE), 0o644, damage).expect("damaged");
+        let report = node.apply(&bundle, 0).expect("runs");
+        assert_eq!(report.outcome, RunOutcome::Done, "{damage:?}");
+        assert_eq!(node.tree(), tree, "{damage:?}");
+    }
+}
+
+#[test]
+fn a_lost_or_damaged_journal_costs_a_restart_and_nothing_else() {
+    let bundle = bundle();
+    let (tree, _) = reference(&bundle);
+    let node = FakeNode::new(&bundle);
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+    node.disk.truncate(Path::new(node::JOURNAL_PATH), 100).expect("cut");
+    let report = node.apply(&bundle, 0).expect("runs");
+    assert_eq!(report.outcome, RunOutcome::Done);
+    assert_eq!(node.tree(), tree);
+    assert_eq!(node.units.state(&UnitName("kubelet.service".to_owned())).expect("known").active, ActiveState::Active);
+}
+
+#[test]
+fn a_second_nodestrap_at_once_is_told_that_the_node_is_busy() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    let _held = node.disk.try_lock(Path::new(node::LOCK_PATH)).expect("lockable").expect("free");
+    assert!(matches!(node.apply(&bundle, 0), Err(SessionError::Busy)));
+}
+
+#[test]
+fn a_masked_or_failing_runtime_leaves_the_gate_shut_and_says_why() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    node.units.end_jobs_with(&UnitName("containerd.service".to_owned()), host::units::JobResult::Failed);
+    let report = node.apply(&bundle, 0).expect("runs");
+    let RunOutcome::Failed { step, message, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
+    assert_eq!(step.0, "start-containerd");
+    assert!(message.contains("containerd.service"), "{message}");
+    assert!(!node.gate_is_open());
+}
+
+/// Replays one seed of the crash test; the seed picks nothing by itself, so the kind is tried in every form.
+#[test]
+fn one_seed() {
+    let Ok(seed) = std::env::var("NODESTRAP_SEED") else { return };
+    let seed: u64 = seed.parse().expect("a number");
+    let bundle = bundle();
+    let (tree, effects) = reference(&bundle);
+    for at in 1..=effects {
+        for (crash, moment) in kinds() {
+            crash_and_resume(&bundle, &tree, at, crash, moment, seed);
+        }
+    }
+}
