@@ -19,13 +19,14 @@ pub(crate) fn run(arguments: &RootArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.root)?;
     let disk = host.disk.as_ref();
     let settings = node::load_network_settings(disk).or_fail(Code::WrongInput)?;
-    let kubeconfig_path = arguments.root.join(settings.kubeconfig.trim_start_matches('/'));
-    let appeared = host::machine::wait_for_file(&kubeconfig_path, WAIT_DEADLINE).or_fail(Code::MayRetry)?;
+    // The kubeconfig comes first, and names a certificate that is not there until the cluster has signed it.
+    let certificate = arguments.root.join(settings.client_certificate.trim_start_matches('/'));
+    let appeared = host::machine::wait_for_file(&certificate, WAIT_DEADLINE).or_fail(Code::MayRetry)?;
     let absent = || Failure {
         code: Code::MayRetry,
         error: anyhow::anyhow!(
             "waited {WAIT_DEADLINE:?} for {}: the kubelet has not joined; nodestrap status says why",
-            settings.kubeconfig
+            settings.client_certificate
         ),
     };
     if !appeared {

@@ -79,7 +79,7 @@ pub fn observe_status(
         Err(error) => return Ok((without_bundle(&error, last_run), None)),
     };
     let gate = gate::observe(disk, &bundle.gate.path)?;
-    let joined = disk.stat(Path::new(&bundle.join.kubeconfig))?.is_some();
+    let joined = disk.stat(Path::new(&bundle.join.client_certificate))?.is_some();
     let kubelet = units.state(&UnitName(bundle.join.kubelet_unit.clone())).ok();
     let (phase, summary, blocked) = assess(&bundle, &gate, joined, last_run.as_ref());
     let status = Status {

@@ -82,6 +82,8 @@ pub struct Join {
     pub api_server: String,
     pub bootstrap_kubeconfig: String,
     pub kubeconfig: String,
+    /// The client certificate that the kubelet gets when it joins. Its kubeconfig names this file before it is there.
+    pub client_certificate: String,
     pub kubelet_unit: String,
 }
 

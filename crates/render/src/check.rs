@@ -29,6 +29,7 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
         &bundle.gate.path,
         &bundle.join.bootstrap_kubeconfig,
         &bundle.join.kubeconfig,
+        &bundle.join.client_certificate,
     ]);
     for path in paths {
         validate_path(path)?;

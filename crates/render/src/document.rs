@@ -65,6 +65,7 @@ struct JoinEntry {
     api_server: String,
     bootstrap_kubeconfig: String,
     kubeconfig: String,
+    client_certificate: String,
     kubelet_unit: String,
 }
 
@@ -176,6 +177,7 @@ fn document(bundle: &Bundle, digest: String, contents: Contents) -> Document {
             api_server: bundle.join.api_server.clone(),
             bootstrap_kubeconfig: bundle.join.bootstrap_kubeconfig.clone(),
             kubeconfig: bundle.join.kubeconfig.clone(),
+            client_certificate: bundle.join.client_certificate.clone(),
             kubelet_unit: bundle.join.kubelet_unit.clone(),
         },
         files: bundle.files.iter().map(|file| file_entry(file, contents)).collect(),
@@ -245,6 +247,7 @@ fn read(
             api_server: document.join.api_server,
             bootstrap_kubeconfig: document.join.bootstrap_kubeconfig,
             kubeconfig: document.join.kubeconfig,
+            client_certificate: document.join.client_certificate,
             kubelet_unit: document.join.kubelet_unit,
         },
     };

@@ -28,8 +28,10 @@ pub struct NetworkSettings {
     pub bridge: String,
     /// Path of the CNI configuration to write.
     pub cni_config: String,
-    /// Path of the kubelet's own kubeconfig, which appears when the node has joined.
+    /// Path of the kubelet's own kubeconfig.
     pub kubeconfig: String,
+    /// Path of the kubelet's own certificate, which appears when the node has joined.
+    pub client_certificate: String,
     /// `None`: the host name, as the kubelet registers it.
     pub node_name: Option<String>,
 }
@@ -45,6 +47,7 @@ impl NetworkSettings {
         pretty(&json!({
             "bridge": self.bridge,
             "cniConfig": self.cni_config,
+            "clientCertificate": self.client_certificate,
             "kubeconfig": self.kubeconfig,
             "nodeName": self.node_name,
         }))

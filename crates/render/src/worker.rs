@@ -40,6 +40,7 @@ pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderE
             api_server: cluster.api_server.value.as_str().to_owned(),
             bootstrap_kubeconfig: required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?.to_owned(),
             kubeconfig: required_flag(group, KUBECONFIG_FLAG)?.to_owned(),
+            client_certificate: format!("{}/kubelet-client-current.pem", certificate_folder(group)),
             kubelet_unit: KUBELET_UNIT.to_owned(),
         },
     };
@@ -55,6 +56,11 @@ pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderE
 /// A flag without which the kubelet would not find what we write for it.
 fn required_flag<'a>(group: &'a CompleteGroup, flag: &'static str) -> Result<&'a str, RenderError> {
     group.kubelet.flags.get(flag).map(|setting| setting.value.as_str()).ok_or(RenderError::MissingFlag { flag })
+}
+
+/// The kubelet's own default, unless the user says otherwise.
+fn certificate_folder(group: &CompleteGroup) -> &str {
+    group.kubelet.flags.get("cert-dir").map_or("/var/lib/kubelet/pki", |setting| setting.value.as_str())
 }
 
 fn gate(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Gate, RenderError> {
@@ -96,6 +102,7 @@ fn add_bridge_network(bundle: &mut Bundle, group: &CompleteGroup) -> Result<(), 
         bridge: "cni0".to_owned(),
         cni_config: "/etc/cni/net.d/10-nodestrap.conflist".to_owned(),
         kubeconfig: bundle.join.kubeconfig.clone(),
+        client_certificate: bundle.join.client_certificate.clone(),
         node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
     };
     bundle.files.extend([

@@ -35,6 +35,7 @@ fn sample() -> Bundle {
             api_server: "https://10.0.0.1:6443".to_owned(),
             bootstrap_kubeconfig: "/etc/a/secret".to_owned(),
             kubeconfig: "/var/lib/kubelet/kubeconfig".to_owned(),
+            client_certificate: "/var/lib/kubelet/pki/kubelet-client-current.pem".to_owned(),
             kubelet_unit: "kubelet.service".to_owned(),
         },
     }
@@ -62,6 +63,7 @@ fn the_manifest_is_canonical_json_without_contents() {
         r#"{"mode":"0755","path":"/etc/b","secret":false,"sha256":"BINARY","size":4}],"#,
         r#""gate":{"environment":{"KUBELET_ARGS":"--v=2"},"path":"/etc/kubernetes/kubelet.env"},"group":"workers","#,
         r#""join":{"apiServer":"https://10.0.0.1:6443","bootstrapKubeconfig":"/etc/a/secret","#,
+        r#""clientCertificate":"/var/lib/kubelet/pki/kubelet-client-current.pem","#,
         r#""kubeconfig":"/var/lib/kubelet/kubeconfig","kubeletUnit":"kubelet.service"},"kind":"Bundle","#,
         r#""kubernetesVersion":"1.36.3","requiredPrograms":["/usr/bin/kubelet"],"#,
         r#""units":[{"name":"containerd.service","start":"beforeGate"},"#,

@@ -1,0 +1,69 @@
+//! What is wrong is named, the kubelet does not join, and the exit code says what kind of wrong it is.
+
+use lab::{LabOptions, Node};
+use pki::Authority;
+
+use crate::support::{PATIENCE, SpecText, lab, node, status};
+
+fn wait_for_gate(machine: &Node) {
+    machine
+        .wait_until("the gate is open", PATIENCE, |node| {
+            Ok(node.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"])?.status.success())
+        })
+        .expect("the bootstrap itself succeeds");
+}
+
+fn expect_status(machine: &Node, code: i32, words: &[&str]) {
+    let output = status(machine).expect("status runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn a_wrong_token_a_wrong_authority_and_a_broken_bundle_are_each_named() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let good = SpecText::of(&lab);
+
+    let bad_token = SpecText { token: "abcdef.0123456789abcdef".to_owned(), ..good.clone() };
+    let machine = lab.add_node(node("bad-token", &bad_token.user_data().expect("rendered"))).expect("boots");
+    wait_for_gate(&machine);
+    expect_status(&machine, 4, &["refuses the bootstrap token", "make a new token"]);
+
+    let stranger = Authority::create("somebody else", around_now()).expect("an authority");
+    let bad_authority = SpecText { authority: stranger.certificate_pem().to_owned(), ..good.clone() };
+    let machine = lab.add_node(node("bad-ca", &bad_authority.user_data().expect("rendered"))).expect("boots");
+    wait_for_gate(&machine);
+    expect_status(&machine, 4, &["cannot be trusted", "certificate authority of the bundle"]);
+
+    let user_data = good.user_data().expect("rendered");
+    let broken = node("broken", &user_data).before_boot(|root| {
+        // Delivered straight into the image, and damaged on the way; cloud-init has nothing to write then.
+        std::fs::create_dir_all(root.join("etc/nodestrap"))?;
+        std::fs::write(root.join("etc/nodestrap/bundle.json"), b"{\"apiVersion\":\"nodestrap.io/v1alpha1\"")?;
+        std::fs::write(root.join("etc/cloud/cloud-init.disabled"), b"")?;
+        Ok(())
+    });
+    let machine = lab.add_node(broken).expect("boots");
+    machine
+        .wait_until("the bootstrap has failed once", PATIENCE, |node| {
+            Ok(node.journal("k8s-node-bootstrap.service").contains("cannot be used"))
+        })
+        .expect("it says that the bundle cannot be used");
+    expect_status(&machine, 2, &["cannot be used", "render it again"]);
+    let apply = machine.exec(&["nodestrap", "apply"]).expect("runs");
+    assert_eq!(apply.status.code(), Some(2));
+    assert!(!machine.exec(&["pgrep", "-x", "kubelet"]).expect("pgrep").status.success(), "the kubelet must not run");
+
+    let nodes = lab.kubectl(&["get", "nodes", "-o", "name"]).expect("nodes");
+    assert_eq!(nodes.trim(), "", "nobody may have joined");
+}
+
+/// Any time will do: the certificate is refused before its dates are looked at.
+fn around_now() -> pki::Validity {
+    let now = std::time::SystemTime::now();
+    let day = std::time::Duration::from_secs(86_400);
+    pki::Validity { start: now - day, lifetime: day * 2 }
+}
