@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   nodestrap try                                      see a whole bootstrap in a sandbox folder, without root
   nodestrap check cluster.yaml                       all mistakes at once
-  nodestrap explain cluster.yaml clusterDNS          where a value comes from
+  nodestrap explain cluster.yaml podNetwork          where a value comes from
   nodestrap render cluster.yaml --group workers      user data for cloud-init
   nodestrap plan                                     on the node: what apply would do
   nodestrap status                                   on the node: where it is and what blocks it

@@ -172,8 +172,21 @@ fn write_folder(bundle: &Bundle, out: &Path, screen: &Screen) -> Outcome {
     if staging.exists() {
         std::fs::remove_dir_all(&staging).map_err(|error| fail(error, &staging))?;
     }
-    std::fs::create_dir_all(&staging).map_err(|error| fail(error, &staging))?;
-    let disk = RootedDisk::open(&staging).or_fail(Code::WrongInput)?;
+    let filled = fill_folder(bundle, &staging)
+        .and_then(|()| std::fs::rename(&staging, &out).map_err(|error| fail(error, &out)));
+    if let Err(failure) = filled {
+        // There are secrets inside; the first error is the one that counts.
+        let _ = std::fs::remove_dir_all(&staging);
+        return Err(failure);
+    }
+    screen.remark(&format!("{}: {} files, bundle {}", out.display(), bundle.files.len(), bundle.digest()));
+    Ok(Code::Done)
+}
+
+fn fill_folder(bundle: &Bundle, folder: &Path) -> Result<(), Failure> {
+    let here = RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?;
+    here.make_folder(folder, FOLDER_MODE).or_fail(Code::WrongInput)?;
+    let disk = RootedDisk::open(folder).or_fail(Code::WrongInput)?;
     for (relative, mode, content) in bundle.to_folder() {
         let path = Path::new("/").join(&relative);
         if let Some(folder) = path.parent() {
@@ -181,8 +194,5 @@ fn write_folder(bundle: &Bundle, out: &Path, screen: &Screen) -> Outcome {
         }
         disk.create(&path, mode, &content).or_fail(Code::WrongInput)?;
     }
-    disk.sync_file_system(Path::new("/")).or_fail(Code::WrongInput)?;
-    std::fs::rename(&staging, &out).map_err(|error| fail(error, &out))?;
-    screen.remark(&format!("{}: {} files, bundle {}", out.display(), bundle.files.len(), bundle.digest()));
-    Ok(Code::Done)
+    disk.sync_file_system(Path::new("/")).or_fail(Code::WrongInput)
 }

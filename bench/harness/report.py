@@ -1,0 +1,112 @@
+"""The results as text."""
+
+
+COUNTS = {
+    "childProcesses": "child processes", "fsync": "fsync and fdatasync", "syncfs": "syncfs", "systemCalls": "system calls",
+}
+# How a label that is neither a program nor a peer is marked.
+MARKS = {"peer": "", "floor": " (a floor)", "part": " (a part)"}
+
+
+def milliseconds(value):
+    if value >= 10_000:
+        return f"{value / 1000:.1f} s"
+    if value >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"
+
+
+def times(value):
+    return f"{value:.0f}×" if value >= 100 else f"{value:.1f}×" if value >= 10 else f"{value:.2f}×"
+
+
+def megabytes(size):
+    return f"{size / 1e6:.1f} MB"
+
+
+def rounded(value):
+    """Three decimals: more would be noise."""
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [rounded(inner) for inner in value]
+    return value
+
+
+def rows(results):
+    for case in results["cases"]:
+        for beside in case["besides"]:
+            ours = case["milliseconds"][case["ours"]]
+            yield case, beside, ours, case["milliseconds"][beside["label"]]
+
+
+def table(results):
+    lines = [
+        "| work | nodestrap | beside | its time | ratio (middle half) | rounds |",
+        "|---|---:|---|---:|---:|---:|",
+    ]
+    for case, beside, ours, theirs in rows(results):
+        ratio = beside["ratio"]
+        label = beside["label"] + MARKS[beside["kind"]]
+        value = f"**{times(ratio['median'])}** ({times(ratio['p25'])} – {times(ratio['p75'])})"
+        lines.append(
+            f"| {case['title']} | {milliseconds(ours['median'])} | {label}{floor} | {milliseconds(theirs['median'])} "
+            f"| {value} | {case['rounds']} |"
+        )
+    return "\n".join(lines)
+
+
+def counts_table(results):
+    """Numbers that do not depend on the machine's mood."""
+    sizes = {name: megabytes(facts["bytes"]) for name, facts in results["programs"].items()}
+    lines = ["| what | nodestrap | beside |", "|---|---:|---|", f"| size of the program | {sizes['nodestrap']} | kubeadm {sizes['kubeadm']} |"]
+    for case in results["cases"]:
+        counts = case["counts"] or {}
+        peaks = counts.get("peakKiB", {})
+        if peaks and case["name"] != "check-cold":
+            other = peaks.get("kubeadm config validate")
+            beside = f"kubeadm {other / 1024:.1f} MiB" if other else ""
+            lines.append(f"| {case['name']}: peak memory | {peaks['nodestrap'] / 1024:.1f} MiB | {beside} |")
+        ours = counts.get("nodestrap")
+        for key, what in COUNTS.items() if ours else ():
+            others = {label: counts[label][key] for label in ("files only", "sh script") if counts.get(label)}
+            beside = ", ".join(f"{label} {count}" for label, count in others.items())
+            lines.append(f"| {case['name']}: {what} | {ours[key]} | {beside} |")
+    return "\n".join(lines)
+
+
+def boot_table(results):
+    lines = [
+        "| bundle | PID 1 to the kubelet | start of containerd | images of the lab | nodestrap, with systemd |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for case in results["cases"]:
+        parts = (case["notes"] or {}).get("parts")
+        if parts:
+            where = "in the image" if case["name"] == "boot-image" else "in user data"
+            total = case["milliseconds"][case["ours"]]["median"]
+            values = [total] + [parts[part]["median"] for part in ("containerd", "images", "own")]
+            lines.append(f"| {where} | " + " | ".join(milliseconds(value) for value in values) + " |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def markdown(results):
+    machine = results["machine"]
+    parts = [
+        "# Results of the last `make bench`",
+        f"{results['version']}, {results['date']}, {results['seconds']} s on {machine['cores']} cores ({machine['processor']}), "
+        f"{machine['memoryMiB']} MiB, Linux {machine['kernel']}, {machine['fileSystem']}; load at the start {machine['loadAtStart']}. "
+        "Times are medians; a ratio is the peer's time through ours, round by round, median and middle half.",
+        table(results),
+        "![ratios](ratios.svg)",
+        "## Counts",
+        counts_table(results),
+    ]
+    boots = boot_table(results)
+    if boots:
+        parts += ["## What of a boot is nodestrap's", boots]
+    if results["skipped"]:
+        parts += ["## Skipped", "\n".join(f"* {skip['name']}: {skip['reason']}" for skip in results["skipped"])]
+    return "\n\n".join(parts) + "\n"

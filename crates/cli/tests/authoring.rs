@@ -1,0 +1,355 @@
+//! `check`, `complete`, `explain` and `render` as people run them.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
+
+mod support;
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+use support::{Times, bundle, entries, example, golden, nodestrap, nodestrap_as_nobody, program, text};
+
+fn on_example(command: &str, more: &[&str]) -> support::Ran {
+    let file = example("minimal.yaml").display().to_string();
+    let mut arguments = vec![command, &file];
+    arguments.extend(more);
+    nodestrap(arguments)
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+}
+
+/// A spec in a folder of its own, and the path to name it by.
+fn spec(content: impl AsRef<[u8]>) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.yaml");
+    std::fs::write(&path, content).unwrap();
+    let name = path.display().to_string();
+    (folder, name)
+}
+
+#[test]
+fn ten_lines_are_a_spec() {
+    assert_eq!(text(example("minimal.yaml")).lines().count(), 10);
+    let ran = on_example("check", &[]).expect(0);
+    assert_eq!(ran.out, "✓ cluster demo, Kubernetes 1.36.3, node groups: workers\n");
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn the_full_example_is_a_spec() {
+    let file = example("full.yaml").display().to_string();
+    let ran = nodestrap(["check", &file, "-o", "json"]).expect(0);
+    assert_eq!(ran.json()["groups"], serde_json::json!(["general", "gpu"]));
+}
+
+#[test]
+fn completing_what_was_completed_changes_nothing() {
+    for name in ["minimal.yaml", "full.yaml"] {
+        let file = example(name).display().to_string();
+        let once = nodestrap(["complete", &file, "--show-secrets"]).expect(0).out;
+        let (_folder, path) = spec(&once);
+        let twice = nodestrap(["complete", &path, "--show-secrets"]).expect(0).out;
+        assert_eq!(once, twice, "{name}");
+        let piped = pipe_into(&once, &["complete", "--show-secrets", "/dev/stdin"]);
+        assert_eq!(once, piped, "{name}");
+    }
+}
+
+fn pipe_into(input: &str, arguments: &[&str]) -> String {
+    use std::io::Write as _;
+    let mut command = program(support::BINARY);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_redacted_spec_is_refused_and_says_how_to_get_a_whole_one() {
+    let redacted = on_example("complete", &[]).expect(0).out;
+    assert!(redacted.contains("[redacted]") && !redacted.contains(support::TOKEN_OF_EXAMPLE));
+    let (_folder, path) = spec(&redacted);
+    for command in ["check", "complete", "render"] {
+        let ran = nodestrap([command, &path]).expect(2);
+        ran.says(&["redacted", "--show-secrets"]);
+        assert_eq!(ran.out, "", "{command}");
+    }
+}
+
+#[test]
+fn all_outputs_parse_and_agree() {
+    for (command, more) in [("check", vec![]), ("explain", vec![]), ("explain", vec!["maxPods"])] {
+        let in_format = |format: &str| on_example(command, &[&more[..], &["-o", format]].concat()).expect(0).out;
+        let json: Value = serde_json::from_str(&in_format("json")).unwrap();
+        assert_eq!(json, yaml(&in_format("yaml")), "{command}");
+        assert!(!in_format("text").is_empty());
+    }
+    let json = on_example("complete", &["-o", "json"]).expect(0).json();
+    let printed = on_example("complete", &["-o", "yaml"]).expect(0).out;
+    assert_eq!(printed, on_example("complete", &[]).expect(0).out);
+    let (cluster, group) = printed.split_once("\n---\n").unwrap();
+    let fields = |document: &str| yaml(document)["spec"].as_object().unwrap().clone();
+    for (name, value) in fields(cluster) {
+        assert_eq!(json["cluster"][&name], value, "{name}");
+    }
+    for (name, value) in fields(group) {
+        assert_eq!(json["nodeGroups"]["workers"][&name], value, "{name}");
+    }
+}
+
+#[test]
+fn a_value_is_explained_by_its_whole_path_or_its_unique_end() {
+    let whole = on_example("explain", &["cluster.networking.clusterDNS"]).expect(0).out;
+    let end = on_example("explain", &["networking.clusterDNS"]).expect(0).out;
+    assert_eq!(whole, end);
+    on_example("explain", &["clusterDNS"]).expect(2).says(&["could be any of", "kubelet.config.clusterDNS", "say which"]);
+    assert!(whole.contains("10.96.0.10") && whole.contains("derived from"), "{whole}");
+    let user = on_example("explain", &["apiServer"]).expect(0).out;
+    assert!(user.contains("the user: ") && user.contains("line 5, column"), "{user}");
+}
+
+#[test]
+fn an_unknown_path_names_the_nearest_one() {
+    let ran = on_example("explain", &["clusterDNSS"]).expect(2);
+    ran.says(&["there is no setting \"clusterDNSS\"", "did you mean cluster.networking.clusterDNS"]);
+    assert_eq!(ran.out, "");
+    on_example("explain", &["zzz"]).expect(2).says(&["without a path every value is listed"]);
+    on_example("explain", &["binary"]).expect(2).says(&["kubelet.binary", "containerRuntime.binary", "say which"]);
+}
+
+#[test]
+fn without_a_path_every_value_is_explained() {
+    let all = on_example("explain", &["-o", "json"]).expect(0).json();
+    let all = all.as_array().unwrap();
+    assert!(all.len() > 20);
+    for view in all {
+        assert!(!view["origin"].as_str().unwrap().is_empty(), "{view}");
+        assert_eq!(view["reaches"], serde_json::json!(["workers"]), "{view}");
+    }
+}
+
+const MISTAKEN: &str = "\
+apiVersion: nodestrap.io/v1alpha1
+kind: Cluster
+metadata: {name: Demo_1}
+spec:
+  apiServer: http://10.99.0.1:6443
+  kubernetesVersion: v1.36.3
+  join: {bootstrapToken: abcdef.tooshort, certificateAuthority: nonsense}
+  networking:
+    clusterDNS: [10.96.0.300]
+    podNetwrok: bridge
+---
+apiVersion: nodestrap.io/v1alpha1
+kind: NodeGroup
+metadata: {name: workers}
+spec:
+  role: master
+  kubelet:
+    config: {maxPods: many}
+";
+
+#[test]
+fn all_mistakes_come_at_once_with_their_places() {
+    let (folder, path) = spec(MISTAKEN);
+    for command in ["check", "complete", "explain", "render"] {
+        let ran = nodestrap([command, &path]).expect(2);
+        assert_eq!(ran.out, "", "{command}");
+        for place in ["3:18", "5:14", "6:22", "7:", "9:18", "10:5", "16:9", "18:23"] {
+            ran.says(&[&format!("{path}:{place}")]);
+        }
+        ran.says(&["9 mistakes", "^^^^", "   podNetwrok: bridge", "did you mean \"podNetwork\"?"]);
+        assert!(!ran.err.contains("tooshort"), "a mistyped token is most of a secret:\n{}", ran.err);
+        if command == "check" {
+            golden("mistakes.txt", &ran.err.replace(&folder.path().display().to_string(), ""));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("large.yaml"), "#".repeat(2 << 20)).unwrap();
+    std::fs::write(at("binary.yaml"), b"a: \xff\n").unwrap();
+    std::fs::write(at("empty.yaml"), "").unwrap();
+    let here = folder.path().display().to_string();
+    for (path, why) in [
+        (at("absent.yaml"), "No such file"),
+        (here, "Is a directory"),
+        (at("large.yaml"), "larger than 1048576 bytes"),
+        (at("binary.yaml"), "not UTF-8"),
+        (at("empty.yaml"), "empty"),
+    ] {
+        let ran = nodestrap(["check", &path]).expect(2);
+        ran.says(&[&path, why]);
+        assert_eq!(ran.out, "");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_named() {
+    let (folder, path) = spec(text(example("minimal.yaml")));
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
+    nodestrap_as_nobody(["check", &path]).expect(2).says(&[&path, "Permission denied"]);
+}
+
+#[test]
+fn a_file_that_a_spec_refers_to_is_looked_for_beside_it() {
+    let (folder, path) = spec(text(example("minimal.yaml")).replace("abcdef.0123456789abcdef", "{file: token.txt}"));
+    nodestrap(["check", &path]).expect(2).says(&["token.txt", "No such file", ":6:"]);
+    std::fs::write(folder.path().join("token.txt"), "abcdef.0123456789abcdef\n").unwrap();
+    let rendered = nodestrap(["render", &path, "--format=bundle"]).expect(0).out;
+    assert_eq!(rendered, bundle());
+}
+
+#[test]
+fn rendering_twice_gives_the_same_bytes() {
+    for format in ["cloud-config", "bundle"] {
+        let render = || on_example("render", &["--group=workers", "--format", format]).expect(0).out;
+        assert_eq!(render(), render(), "{format}");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let folder = |name: &str| {
+        let out = place.path().join(name);
+        on_example("render", &["--format=folder", "--out", &out.display().to_string()]).expect(0);
+        entries(&out, Times::Ignored)
+    };
+    let first = folder("a");
+    assert_eq!(first, folder("b"));
+    assert!(first.contains_key("/manifest.json"));
+    assert_eq!(names_in(place.path()), ["a", "b"]);
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_order_of_the_files_does_not_matter() {
+    let whole = text(example("minimal.yaml"));
+    let (cluster, group) = whole.split_once("---\n").unwrap();
+    let (_one, cluster) = spec(cluster);
+    let (_other, group) = spec(group);
+    let render = |files: [&str; 2]| nodestrap(["render", files[0], files[1], "--format=bundle"]).expect(0).out;
+    assert_eq!(render([&cluster, &group]), bundle());
+    assert_eq!(render([&group, &cluster]), bundle());
+}
+
+#[test]
+fn what_is_rendered_with_secrets_is_for_its_owner_only() {
+    let place = tempfile::tempdir().unwrap();
+    let out = |name: &str| place.path().join(name).display().to_string();
+    on_example("render", &["--out", &out("user-data")]).expect(0);
+    on_example("render", &["--format=bundle", "--out", &out("bundle.json")]).expect(0);
+    on_example("render", &["--format=folder", "--out", &out("folder")]).expect(0);
+    let mode = |name: &str| std::fs::metadata(out(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode("user-data"), 0o600);
+    assert_eq!(mode("bundle.json"), 0o600);
+    assert_eq!(mode("folder"), 0o700);
+    assert_eq!(text(out("bundle.json")), bundle());
+    assert_eq!(mode("folder/root/etc/kubernetes/bootstrap-kubelet.kubeconfig"), 0o600);
+}
+
+#[test]
+fn a_folder_that_is_in_use_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("precious"), "mine").unwrap();
+    let before = entries(place.path(), Times::Seen);
+    let out = place.path().display().to_string();
+    on_example("render", &["--format=folder", "--out", &out]).expect(2).says(&["is not empty", &out]);
+    assert_eq!(entries(place.path(), Times::Seen), before);
+}
+
+#[test]
+fn a_failed_render_leaves_nothing_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let (_folder, wrong) = spec(MISTAKEN);
+    let out = place.path().join("out").display().to_string();
+    for format in ["cloud-config", "bundle", "folder"] {
+        nodestrap(["render", &wrong, "--format", format, "--out", &out]).expect(2);
+    }
+    assert!(names_in(place.path()).is_empty());
+    // A file where the folder shall be.
+    std::fs::write(&out, "mine").unwrap();
+    on_example("render", &["--format=folder", "--out", &out]).expect(2).says(&[&out]);
+    assert_eq!(names_in(place.path()), ["out"]);
+    assert_eq!(text(&out), "mine");
+    // A folder where the file shall be.
+    std::fs::remove_file(&out).unwrap();
+    std::fs::create_dir(&out).unwrap();
+    for format in ["cloud-config", "bundle"] {
+        on_example("render", &["--format", format, "--out", &out]).expect(2).says(&[&out, "in the way"]);
+    }
+    assert_eq!(names_in(place.path()), ["out"]);
+    assert!(names_in(Path::new(&out)).is_empty());
+}
+
+#[test]
+fn a_group_that_is_not_there_names_those_that_are() {
+    let file = example("full.yaml").display().to_string();
+    nodestrap(["render", &file, "--group", "gup"]).expect(2).says(&["'gup'", "'general' and 'gpu'"]);
+    nodestrap(["render", &file]).expect(2).says(&["--group", "general, gpu"]);
+    on_example("render", &["--group", "x"]).expect(2).says(&["'x'", "'workers'"]);
+}
+
+#[test]
+fn user_data_carries_the_bundle() {
+    let user_data = on_example("render", &[]).expect(0).out;
+    assert!(user_data.starts_with("#cloud-config\n"));
+    let document = yaml(&user_data);
+    let files = document["write_files"].as_array().unwrap();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0]["path"], "/etc/nodestrap/bundle.json");
+    assert_eq!(files[0]["permissions"], "0600");
+    assert_eq!(files[0]["encoding"], "gz+b64");
+    let packed = data_encoding::BASE64.decode(files[0]["content"].as_str().unwrap().as_bytes()).unwrap();
+    let mut unpacked = String::new();
+    flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut unpacked).unwrap();
+    assert_eq!(unpacked, bundle());
+    assert!(user_data.len() < 16 * 1024, "some clouds take no more user data than 16 KiB");
+}
+
+#[test]
+fn a_folder_needs_a_place() {
+    on_example("render", &["--format=folder"]).expect(2).says(&["--out PATH"]);
+}
+
+#[test]
+fn colour_is_for_those_who_ask() {
+    let (_folder, path) = spec(MISTAKEN);
+    assert!(!nodestrap(["check", &path]).expect(2).err.contains('\x1b'));
+    assert!(nodestrap(["check", &path, "--color=always"]).expect(2).err.contains('\x1b'));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut command = program(support::BINARY);
+    command.arg("explain").arg(example("full.yaml")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Closed at once: every write of the command fails.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_wrong_command_line_is_wrong_input() {
+    for arguments in [vec![], vec!["aply"], vec!["check"], vec!["render", "x", "--format=ignition"]] {
+        let ran = nodestrap(&arguments).expect(2);
+        assert_eq!(ran.out, "", "{arguments:?}");
+        assert!(ran.err.contains("Usage") || ran.err.contains("possible values"), "{}", ran.err);
+    }
+}
