@@ -52,7 +52,7 @@ def table(results):
         label = beside["label"] + MARKS[beside["kind"]]
         value = f"**{times(ratio['median'])}** ({times(ratio['p25'])} – {times(ratio['p75'])})"
         lines.append(
-            f"| {case['title']} | {milliseconds(ours['median'])} | {label}{floor} | {milliseconds(theirs['median'])} "
+            f"| {case['title']} | {milliseconds(ours['median'])} | {label} | {milliseconds(theirs['median'])} "
             f"| {value} | {case['rounds']} |"
         )
     return "\n".join(lines)

@@ -73,7 +73,9 @@ const EVERYTHING: [&str; 2] = ["cluster", "nodeGroups"];
 
 fn not_found(error: NotFound) -> Failure {
     let advice = match &error {
-        NotFound::Unknown { nearest, .. } if !nearest.is_empty() => format!("; did you mean {}?", nearest.join(", or ")),
+        NotFound::Unknown { nearest, .. } if !nearest.is_empty() => {
+            format!("; did you mean {}?", nearest.join(", or "))
+        }
         NotFound::Unknown { .. } => "; without a path every value is listed".to_owned(),
         NotFound::Ambiguous { .. } => "; say which".to_owned(),
     };
@@ -132,9 +134,7 @@ pub(crate) fn render(arguments: &RenderArguments, screen: &Screen) -> Outcome {
     let bundle = render::render_bundle(&spec, &group).or_fail(Code::WrongInput)?;
     match (arguments.format, &arguments.out) {
         (Format::Folder, Some(out)) => write_folder(&bundle, out, screen),
-        (Format::Folder, None) => {
-            Err(anyhow::anyhow!("a folder needs a place: --out PATH")).or_fail(Code::WrongInput)
-        }
+        (Format::Folder, None) => Err(anyhow::anyhow!("a folder needs a place: --out PATH")).or_fail(Code::WrongInput),
         (Format::CloudConfig, out) => {
             let user_data = render::cloud_config(&bundle).or_fail(Code::WrongInput)?;
             deliver(&user_data, out.as_deref(), &bundle, screen)
@@ -172,8 +172,8 @@ fn write_folder(bundle: &Bundle, out: &Path, screen: &Screen) -> Outcome {
     if staging.exists() {
         std::fs::remove_dir_all(&staging).map_err(|error| fail(error, &staging))?;
     }
-    let filled = fill_folder(bundle, &staging)
-        .and_then(|()| std::fs::rename(&staging, &out).map_err(|error| fail(error, &out)));
+    let filled =
+        fill_folder(bundle, &staging).and_then(|()| std::fs::rename(&staging, &out).map_err(|error| fail(error, &out)));
     if let Err(failure) = filled {
         // There are secrets inside; the first error is the one that counts.
         let _ = std::fs::remove_dir_all(&staging);

@@ -24,8 +24,10 @@ pub(crate) fn complete_sources(sources: &[Source], screen: &Screen) -> Result<Co
 
 fn load_source(file: &Path, screen: &Screen) -> Result<Source, Failure> {
     let name = file.display().to_string();
-    let bytes = read_limited(file)
-        .map_err(|reason| Failure { code: Code::WrongInput, error: anyhow::anyhow!("cannot read {name:?}: {reason}") })?;
+    let bytes = read_limited(file).map_err(|reason| Failure {
+        code: Code::WrongInput,
+        error: anyhow::anyhow!("cannot read {name:?}: {reason}"),
+    })?;
     Source::from_bytes(name, bytes).map_err(|mistake| report(&[mistake], screen))
 }
 

@@ -32,7 +32,8 @@ pub(crate) fn run(arguments: &RootArguments, screen: &Screen) -> Outcome {
     if !appeared {
         return Err(absent());
     }
-    let bytes = disk.read(Path::new(&settings.kubeconfig), KUBECONFIG_LIMIT).or_fail(Code::MayRetry)?.ok_or_else(absent)?;
+    let bytes =
+        disk.read(Path::new(&settings.kubeconfig), KUBECONFIG_LIMIT).or_fail(Code::MayRetry)?.ok_or_else(absent)?;
     let kubeconfig = String::from_utf8(bytes).or_fail(Code::MayRetry)?;
     let node_name = match &settings.node_name {
         Some(name) => name.clone(),

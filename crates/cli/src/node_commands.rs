@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use engine::{Condition, Plan, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Action, Facts, GateState, NodeHost, Preview, SessionError, Surroundings};
@@ -47,7 +48,10 @@ pub(crate) fn plan_text(screen: &Screen, facts: &Facts, plan: &Plan<Action>, pre
     let input = |name: &str| inputs.get(name).map_or("", String::as_str);
     let mut text = format!("{} {}\n", screen.paint(Paint::Strong, "plan"), plan.digest());
     text.push_str(&table(&[
-        vec!["for".to_owned(), format!("{}, group {}, Kubernetes {}", input("cluster"), input("group"), input("kubernetes"))],
+        vec![
+            "for".to_owned(),
+            format!("{}, group {}, Kubernetes {}", input("cluster"), input("group"), input("kubernetes")),
+        ],
         vec!["on".to_owned(), format!("{}, {}, {}", facts.hostname.value, facts.os.value.name, place(facts))],
         vec!["bundle".to_owned(), input("bundle").to_owned()],
     ]));
@@ -104,7 +108,12 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
 }
 
 /// Runs the plan with progress on standard error.
-pub(crate) fn converge(host: &NodeHost, bundle: &Bundle, progress: Progress, screen: &Screen) -> Result<Report, Failure> {
+pub(crate) fn converge(
+    host: &NodeHost,
+    bundle: &Bundle,
+    progress: Progress,
+    screen: &Screen,
+) -> Result<Report, Failure> {
     let (_, plan) = node::prepare(host, bundle).map_err(session_failure)?;
     let view = ProgressView::new(progress, plan.steps.len());
     let clock = MachineClock(LinuxClock::new());
@@ -120,7 +129,10 @@ pub(crate) fn converge(host: &NodeHost, bundle: &Bundle, progress: Progress, scr
 
 fn tell_recovery(recovery: &Recovery, screen: &Screen) {
     if let Some(damaged) = &recovery.damaged {
-        screen.remark(&format!("the journal is damaged from line {} on; what it said after that is done again", damaged.line));
+        screen.remark(&format!(
+            "the journal is damaged from line {} on; what it said after that is done again",
+            damaged.line
+        ));
     } else if recovery.torn_bytes > 0 {
         screen.remark("the last run was cut off; resuming");
     }
@@ -140,7 +152,9 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
     let count = |wanted: fn(&StepOutcome) -> bool| report.steps.iter().filter(|step| wanted(&step.outcome)).count();
     let done = count(|outcome| matches!(outcome, StepOutcome::Done));
     match &report.outcome {
-        RunOutcome::NothingToDo => format!("{} nothing to do: this node is as planned\n", screen.paint(Paint::Good, "✓")),
+        RunOutcome::NothingToDo => {
+            format!("{} nothing to do: this node is as planned\n", screen.paint(Paint::Good, "✓"))
+        }
         RunOutcome::Done => format!(
             "{} node complete: {done} of {} steps done in {} ms; the gate is open\n",
             screen.paint(Paint::Good, "✓"),
@@ -148,11 +162,9 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
             report.duration_ms
         ),
         // The error line that follows says why.
-        _ => format!(
-            "{} {done} of {} steps done; the gate is shut\n",
-            screen.paint(Paint::Bad, "✗"),
-            report.steps.len()
-        ),
+        _ => {
+            format!("{} {done} of {} steps done; the gate is shut\n", screen.paint(Paint::Bad, "✗"), report.steps.len())
+        }
     }
 }
 
@@ -181,9 +193,15 @@ pub(crate) fn timeline(arguments: &TimelineArguments, screen: &Screen) -> Outcom
     if picture == Path::new("-") {
         screen.print(&timeline.to_svg())?;
     } else {
-        std::fs::write(picture, timeline.to_svg()).or_fail(Code::NeedsPerson)?;
+        write_picture(picture, &timeline)?;
     }
     Ok(Code::Done)
+}
+
+pub(crate) fn write_picture(path: &Path, timeline: &Timeline) -> Result<(), Failure> {
+    std::fs::write(path, timeline.to_svg())
+        .with_context(|| format!("cannot write {:?}", path.display().to_string()))
+        .or_fail(Code::NeedsPerson)
 }
 
 pub(crate) fn timeline_text(screen: &Screen, timeline: &Timeline) -> String {
@@ -203,7 +221,9 @@ pub(crate) fn gate(arguments: &RootArguments, _screen: &Screen) -> Outcome {
             host::files::remove_durable(host.disk.as_ref(), Path::new(GATE_PATH)).or_fail(Code::NeedsPerson)?;
             Err(Failure {
                 code: Code::MayRetry,
-                error: anyhow::anyhow!("the gate {GATE_PATH} was damaged ({reason}) and is taken away; the bootstrap runs again"),
+                error: anyhow::anyhow!(
+                    "the gate {GATE_PATH} was damaged ({reason}) and is taken away; the bootstrap runs again"
+                ),
             })
         }
     }

@@ -15,7 +15,7 @@ use spec::Source;
 use crate::args::{Progress, TryArguments};
 use crate::documents;
 use crate::machine::{self, MachineClock};
-use crate::node_commands::{converge, plan_text, report_text, session_failure, timeline_text};
+use crate::node_commands::{converge, plan_text, report_text, session_failure, timeline_text, write_picture};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::show::{Paint, Screen, table};
 
@@ -23,7 +23,11 @@ const SPEC: &str = include_str!("../../../examples/minimal.yaml");
 
 /// What a real image brings.
 const IMAGE: [(&str, u32, &str); 5] = [
-    ("/etc/os-release", 0o644, "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm), as a sandbox\"\n"),
+    (
+        "/etc/os-release",
+        0o644,
+        "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm), as a sandbox\"\n",
+    ),
     ("/etc/hostname", 0o644, "sandbox\n"),
     ("/etc/machine-id", 0o444, "0123456789abcdef0123456789abcdef\n"),
     ("/run/nodestrap/boot_id", 0o444, "00000000-0000-4000-8000-000000000001\n"),
@@ -59,7 +63,7 @@ pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
     let timeline = Timeline::from_events(&events);
     screen.print(&timeline_text(screen, &timeline))?;
     let picture = sandbox.join("timeline.svg");
-    std::fs::write(&picture, timeline.to_svg()).or_fail(Code::NeedsPerson)?;
+    write_picture(&picture, &timeline)?;
     screen.print(&format!("  as a picture: {}\n", picture.display()))?;
 
     heading(screen, "The files of the node")?;

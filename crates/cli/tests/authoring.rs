@@ -108,7 +108,11 @@ fn a_value_is_explained_by_its_whole_path_or_its_unique_end() {
     let whole = on_example("explain", &["cluster.networking.clusterDNS"]).expect(0).out;
     let end = on_example("explain", &["networking.clusterDNS"]).expect(0).out;
     assert_eq!(whole, end);
-    on_example("explain", &["clusterDNS"]).expect(2).says(&["could be any of", "kubelet.config.clusterDNS", "say which"]);
+    on_example("explain", &["clusterDNS"]).expect(2).says(&[
+        "could be any of",
+        "kubelet.config.clusterDNS",
+        "say which",
+    ]);
     assert!(whole.contains("10.96.0.10") && whole.contains("derived from"), "{whole}");
     let user = on_example("explain", &["apiServer"]).expect(0).out;
     assert!(user.contains("the user: ") && user.contains("line 5, column"), "{user}");
@@ -229,10 +233,8 @@ fn rendering_twice_gives_the_same_bytes() {
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

@@ -99,8 +99,8 @@ mod apply {
         let after: BTreeSet<String> = sandbox.snapshot().into_keys().collect();
         let new_files: BTreeSet<String> =
             after.difference(&before).filter(|path| sandbox.path(path).is_file()).cloned().collect();
-        let links = ["containerd", "kubelet"]
-            .map(|unit| format!("/etc/systemd/system/multi-user.target.wants/{unit}.service"));
+        let links =
+            ["containerd", "kubelet"].map(|unit| format!("/etc/systemd/system/multi-user.target.wants/{unit}.service"));
         let mut expected: BTreeSet<String> = BROUGHT.iter().map(|(path, _)| (*path).to_owned()).collect();
         expected.extend(["/run/nodestrap/lock".to_owned(), "/run/nodestrap/stand-in-units.json".to_owned()]);
         // The links of units lead out of the folder when they are not followed inside the root.
@@ -162,7 +162,10 @@ mod apply {
     fn shows_progress_as_it_was_asked_to() {
         let run = |progress: &str| Sandbox::delivered().run("apply", &["--progress", progress]).expect(0);
         let plain = run("plain").err;
-        assert!(plain.contains("commit-files: done\n") && plain.ends_with("node complete, the gate is open\n"), "{plain}");
+        assert!(
+            plain.contains("commit-files: done\n") && plain.ends_with("node complete, the gate is open\n"),
+            "{plain}"
+        );
         assert!(run("auto").err.contains("commit-files: done\n"), "lines where there is no terminal");
         let silent = run("none").err;
         assert_eq!(silent.lines().count(), 1, "{silent}");
@@ -193,14 +196,32 @@ mod apply {
     }
 
     #[test]
-    fn mends_what_somebody_changed_with_the_gate_shut_meanwhile() {
+    fn mends_what_somebody_changed() {
         let sandbox = Sandbox::applied();
         let whole = sandbox.tree();
         sandbox.write("/etc/kubernetes/kubelet.yaml", "edited");
         sandbox.chmod("/etc/kubernetes/bootstrap-kubelet.kubeconfig", 0o644);
         let plain = sandbox.run("apply", &["--progress=plain"]).expect(0).err;
-        assert!(plain.contains("2 files, the first is /etc/kubernetes/bootstrap-kubelet.kubeconfig: mode 0644"), "{plain}");
+        assert!(
+            plain.contains("2 files, the first is /etc/kubernetes/bootstrap-kubelet.kubeconfig: mode 0644"),
+            "{plain}"
+        );
         assert_eq!(sandbox.tree(), whole);
+    }
+
+    #[test]
+    fn restarts_what_may_have_read_the_files_that_it_mended() {
+        let sandbox = Sandbox::applied();
+        let restarts = |unit: &str| {
+            let books: Value = serde_json::from_str(&text(sandbox.path("/run/nodestrap/stand-in-units.json"))).unwrap();
+            books["units"][unit]["restarts"].as_u64().unwrap()
+        };
+        let before = (restarts("containerd.service"), restarts("kubelet.service"));
+        sandbox.write("/etc/containerd/config.toml", "edited");
+        sandbox.write("/etc/kubernetes/kubelet.yaml", "edited");
+        sandbox.run("apply", &[]).expect(0);
+        let after = (restarts("containerd.service"), restarts("kubelet.service"));
+        assert!(after.0 > before.0 && after.1 > before.1, "restarts before {before:?}, after {after:?}");
     }
 
     #[test]
@@ -249,7 +270,10 @@ mod wrong_input {
 
     #[test]
     fn without_a_bundle_there_is_advice() {
-        refused(&Sandbox::image(), &["there is no bundle at \"/etc/nodestrap/bundle.json\"", "nodestrap render", "--bundle"]);
+        refused(
+            &Sandbox::image(),
+            &["there is no bundle at \"/etc/nodestrap/bundle.json\"", "nodestrap render", "--bundle"],
+        );
         let sandbox = Sandbox::image();
         sandbox.run("apply", &["--bundle", "/nonexistent/bundle"]).expect(2).says(&["/nonexistent/bundle"]);
     }

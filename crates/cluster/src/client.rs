@@ -33,8 +33,8 @@ pub(crate) async fn client_from(kubeconfig: &str, read_timeout: Duration) -> Res
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(read_timeout);
     let server = config.cluster_url.to_string();
-    let client =
-        Client::try_from(config).map_err(|error| ClusterError::Client { server: server.clone(), source: Box::new(error) })?;
+    let client = Client::try_from(config)
+        .map_err(|error| ClusterError::Client { server: server.clone(), source: Box::new(error) })?;
     Ok((client, server))
 }
 
@@ -49,7 +49,6 @@ pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Runs one question to its end on the calling thread, so that callers need no runtime of their own.
 pub fn block_on<T>(question: impl Future<Output = T>) -> Result<T, ClusterError> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ClusterError::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ClusterError::Runtime)?;
     Ok(runtime.block_on(question))
 }

@@ -10,7 +10,9 @@ use crate::client::{ClusterError, client_from};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeCondition {
     Ready,
-    NotReady { reason: String },
+    NotReady {
+        reason: String,
+    },
     /// No Node of that name is registered.
     Absent,
 }

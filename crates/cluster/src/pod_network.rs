@@ -44,7 +44,12 @@ pub async fn wait_for_pod_cidrs(
     })
     .await;
     found.unwrap_or_else(|_| {
-        Err(ClusterError::Deadline { what: format!("the PodCIDR of Node {node_name:?}"), server, waited: deadline, last })
+        Err(ClusterError::Deadline {
+            what: format!("the PodCIDR of Node {node_name:?}"),
+            server,
+            waited: deadline,
+            last,
+        })
     })
 }
 

@@ -7,7 +7,7 @@
 //! | fact | root `/` | root is a folder |
 //! |---|---|---|
 //! | boot id | `/proc/sys/kernel/random/boot_id` | `run/nodestrap/boot_id` in it, else all zeros: it never reboots |
-//! | host name | `uname`, when `/etc/hostname` is absent or empty | `etc/hostname` only |
+//! | host name | the kernel's, or `/etc/hostname` before it has one | `etc/hostname` only |
 
 mod clock;
 mod notify;
@@ -137,14 +137,16 @@ impl Machine for LinuxMachine {
     }
 
     fn hostname(&self) -> Result<String, MachineError> {
-        let configured = self.line("/etc/hostname")?;
-        let name = match (configured, self.scope) {
-            (Some(name), _) => name,
-            (None, Scope::Folder) => String::new(),
-            (None, Scope::RunningSystem) => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        // The kernel's name is the one that the kubelet registers under; the file may be what the image was built with.
+        let running = match self.scope {
+            Scope::RunningSystem => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            Scope::Folder => String::new(),
         };
         // `(none)` is what the kernel says before anybody named the machine.
-        if name.is_empty() || name == "(none)" { Err(MachineError::NoHostname) } else { Ok(name) }
+        if !running.is_empty() && running != "(none)" {
+            return Ok(running);
+        }
+        self.line("/etc/hostname")?.ok_or(MachineError::NoHostname)
     }
 
     fn os_release(&self) -> Result<OsRelease, MachineError> {

@@ -41,6 +41,7 @@ mod state;
 mod support;
 mod teardown;
 mod wait;
+mod worker_spec;
 
 pub use cache::prepare;
 pub use command::{output_text, stdout_of};
@@ -56,3 +57,4 @@ pub use state::{Desired, State, names_of_labs};
 pub use support::{Unsupported, missing_packages, require, support};
 pub use teardown::{reap_abandoned, tear_down};
 pub use wait::{Fatal, wait_until};
+pub use worker_spec::WorkerSpec;

@@ -9,10 +9,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use lab::{Lab, LabOptions, Lifetime, Node, NodeOptions};
+use lab::{Lab, LabOptions, Lifetime, Node, NodeOptions, WorkerSpec};
 
 /// A line for the person in front of the terminal; one who has closed it (`lab logs | head`) is no reason to panic.
 macro_rules! say {
@@ -21,6 +22,8 @@ macro_rules! say {
     }};
 }
 
+/// A node takes about ten seconds on an idle machine.
+const DEMO_PATIENCE: Duration = Duration::from_secs(300);
 /// The lab that commands mean when they name none.
 const DEFAULT_NAME: &str = "lab";
 
@@ -48,6 +51,8 @@ enum Action {
         #[arg(long)]
         dual_stack: bool,
     },
+    /// A control plane, a node that nodestrap bootstraps, and a pod: the whole thing to look at ($NODESTRAP_BINARY).
+    Demo,
     /// Add, stop, start and reboot nodes.
     #[command(subcommand)]
     Node(NodeAction),
@@ -87,10 +92,10 @@ enum NodeAction {
     /// Make a node and boot it.
     Add {
         node: String,
-        /// For cloud-init.
+        /// For cloud-init; without it, and with nodestrap, the lab's own spec is rendered.
         #[arg(long, value_name = "FILE")]
         user_data: Option<PathBuf>,
-        /// The nodestrap program to install with the units of dist/systemd.
+        /// The nodestrap program to install with the units of dist/systemd [default: $NODESTRAP_BINARY].
         #[arg(long, value_name = "FILE")]
         nodestrap: Option<PathBuf>,
         /// Do not boot it yet.
@@ -127,6 +132,7 @@ fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
     match command {
         Action::Prepare { install } => prepare(install)?,
         Action::Up { dual_stack } => up(&name, dual_stack)?,
+        Action::Demo => demo(&name)?,
         Action::Node(action) => node(&open(&name)?, action)?,
         Action::Shell { node, words } => return shell(&open(&name)?.node(&node)?, &words),
         Action::Logs { of } => logs(&open(&name)?, of.as_deref())?,
@@ -192,6 +198,31 @@ fn up(name: &str, dual_stack: bool) -> Result<()> {
     Ok(())
 }
 
+fn nodestrap_binary() -> Option<PathBuf> {
+    std::env::var_os("NODESTRAP_BINARY").map(PathBuf::from)
+}
+
+fn demo(name: &str) -> Result<()> {
+    let nodestrap =
+        nodestrap_binary().context("NODESTRAP_BINARY must name the nodestrap program; `make lab` sets it")?;
+    up(name, false)?;
+    let lab = open(name)?;
+    let user_data = WorkerSpec::of(&lab).user_data(&nodestrap)?;
+    say!("\nn1 boots, with {} bytes of user data …", user_data.len());
+    let node = lab.add_node(NodeOptions::named("n1").user_data(user_data).nodestrap(nodestrap))?;
+    lab.wait_node_ready("n1", DEMO_PATIENCE)?;
+    lab.run_pod("p1", "n1")?;
+    say!("\n{}", node.run(&["nodestrap", "timeline"])?);
+    say!("{}", node.run(&["nodestrap", "status"])?);
+    say!("{}", lab.kubectl(&["get", "node,pod", "-o", "wide"])?);
+    say!("it is yours:");
+    for what in ["shell n1", "shell n1 -- nodestrap plan", "node reboot n1", "node add n2", "kubectl get nodes", "down"]
+    {
+        say!("  {}", invocation(name, what));
+    }
+    Ok(())
+}
+
 fn hold(name: String, node: String) -> Result<()> {
     let lab = Lab::up(LabOptions { name: Some(name), ..LabOptions::default() })?;
     lab.add_node(NodeOptions::named(node))?;
@@ -208,11 +239,14 @@ fn node(lab: &Lab, action: NodeAction) -> Result<()> {
         }
         NodeAction::Add { node, user_data, nodestrap, no_start, plain: false } => {
             let mut options = NodeOptions::named(&node);
-            if let Some(path) = user_data {
-                let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-                options = options.user_data(text);
-            }
-            options.nodestrap = nodestrap;
+            options.nodestrap = nodestrap.or_else(nodestrap_binary);
+            options.user_data = match (user_data, &options.nodestrap) {
+                (Some(path), _) => {
+                    Some(std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
+                }
+                (None, Some(nodestrap)) => Some(WorkerSpec::of(lab).user_data(nodestrap)?),
+                (None, None) => None,
+            };
             if no_start {
                 options = options.not_started();
             }

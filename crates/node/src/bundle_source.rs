@@ -10,7 +10,9 @@ const BUNDLE_LIMIT: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BundleSourceError {
-    #[error("there is no bundle at {path:?}; deliver one (nodestrap render FILE --group NAME), or name it with --bundle")]
+    #[error(
+        "there is no bundle at {path:?}; deliver one (nodestrap render FILE --group NAME), or name it with --bundle"
+    )]
     Absent { path: String },
     #[error("cannot read the bundle")]
     Read(#[from] DiskError),

@@ -24,15 +24,17 @@ const BUNDLE_VARIABLE: &str = "NODESTRAP_BUNDLE";
 pub enum GateState {
     Absent,
     /// Whole, and opened by this plan.
-    Open { plan: String },
-    Damaged { reason: String },
+    Open {
+        plan: String,
+    },
+    Damaged {
+        reason: String,
+    },
 }
 
 pub(crate) fn render(gate: &Gate, bundle: &str, plan: &Digest) -> Vec<u8> {
-    let extra = BTreeMap::from([
-        (BUNDLE_VARIABLE.to_owned(), bundle.to_owned()),
-        (PLAN_VARIABLE.to_owned(), plan.to_string()),
-    ]);
+    let extra =
+        BTreeMap::from([(BUNDLE_VARIABLE.to_owned(), bundle.to_owned()), (PLAN_VARIABLE.to_owned(), plan.to_string())]);
     render_gate(gate, &extra)
 }
 

@@ -35,7 +35,11 @@ pub fn load_network_settings(disk: &dyn Disk) -> Result<NetworkSettings, Network
 }
 
 /// The container runtime watches the folder and takes the file up at once, so it must appear whole.
-pub fn ensure_cni_config(disk: &dyn Disk, settings: &NetworkSettings, pod_cidrs: &[String]) -> Result<Change, NetworkError> {
+pub fn ensure_cni_config(
+    disk: &dyn Disk,
+    settings: &NetworkSettings,
+    pod_cidrs: &[String],
+) -> Result<Change, NetworkError> {
     let content = cni_config(pod_cidrs, &settings.bridge);
     let path = Path::new(&settings.cni_config);
     let write = FileWrite { path, mode: CNI_CONFIG_MODE, owner: None, content: content.as_bytes() };

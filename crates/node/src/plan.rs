@@ -27,26 +27,51 @@ const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/etc/kubernetes/manifests"];
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Action {
     /// The image brings what the bundle counts on.
-    CheckPrograms { paths: Vec<String> },
-    MakeFolders { paths: Vec<String> },
+    CheckPrograms {
+        paths: Vec<String>,
+    },
+    MakeFolders {
+        paths: Vec<String>,
+    },
     /// New contents lie beside the old ones; nothing has changed yet.
-    StageFiles { files: Vec<PlannedFile> },
+    StageFiles {
+        files: Vec<PlannedFile>,
+    },
     /// A gate of another plan is taken away before the first change: from here on a crash means "not started".
-    CloseGate { path: String },
+    CloseGate {
+        path: String,
+    },
     /// One sync, then every staged file is switched in.
-    CommitFiles { files: Vec<PlannedFile> },
-    ReloadUnits { units: Vec<String> },
-    EnableUnits { units: Vec<String> },
+    CommitFiles {
+        files: Vec<PlannedFile>,
+    },
+    ReloadUnits {
+        units: Vec<String>,
+    },
+    EnableUnits {
+        units: Vec<String>,
+    },
     /// Started, or started anew with the new files, and waited for.
-    StartUnit { unit: String },
+    StartUnit {
+        unit: String,
+    },
     /// The start job is queued while the gate is still shut: if this process dies after opening it, the unit starts all
     /// the same.
-    ArmUnit { unit: String },
+    ArmUnit {
+        unit: String,
+    },
     /// Every byte is read back.
-    VerifyFiles { files: Vec<PlannedFile> },
-    OpenGate { path: String, environment: BTreeMap<String, String> },
+    VerifyFiles {
+        files: Vec<PlannedFile>,
+    },
+    OpenGate {
+        path: String,
+        environment: BTreeMap<String, String>,
+    },
     /// The unit is ordered after the bootstrap unit, so its job is queued and not waited for.
-    ReleaseUnit { unit: String },
+    ReleaseUnit {
+        unit: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

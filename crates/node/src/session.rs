@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Clock, Condition, Event, Executor, History, Jitter, Journal, JournalError, Plan, PlanError, Recovery, Report, RetryPolicy, Run, Step,
-    StepError, StepId, Workers,
+    Clock, Condition, Event, Executor, History, Jitter, Journal, JournalError, Plan, PlanError, Recovery, Report,
+    RetryPolicy, Run, Step, StepError, StepId, Workers,
 };
 use host::disk::{Disk, DiskError};
 use host::machine::Machine;
@@ -51,7 +51,12 @@ pub fn prepare(host: &NodeHost, bundle: &Bundle) -> Result<(Facts, Plan<Action>)
 }
 
 /// Each step of the plan with what a look at the machine says now. Reads only.
-pub fn preview(host: &NodeHost, bundle: &Bundle, plan: &Plan<Action>, clock: &dyn Clock) -> Result<Vec<Preview>, SessionError> {
+pub fn preview(
+    host: &NodeHost,
+    bundle: &Bundle,
+    plan: &Plan<Action>,
+    clock: &dyn Clock,
+) -> Result<Vec<Preview>, SessionError> {
     let executor = executor(host, bundle, plan, clock);
     let (journal, _) = Journal::open(JournalSnapshot::load(host.disk.as_ref()))?;
     let done = journal.history(&plan.digest());

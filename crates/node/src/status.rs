@@ -97,12 +97,21 @@ pub fn observe_status(
     Ok((status, Some(bundle)))
 }
 
-fn assess(bundle: &Bundle, gate: &GateState, joined: bool, last_run: Option<&Report>) -> (Phase, String, Option<Blocked>) {
+fn assess(
+    bundle: &Bundle,
+    gate: &GateState,
+    joined: bool,
+    last_run: Option<&Report>,
+) -> (Phase, String, Option<Blocked>) {
     if let GateState::Open { .. } = gate {
         return if joined {
             (Phase::Joined, format!("complete; the kubelet has joined {}", bundle.join.api_server), None)
         } else {
-            (Phase::Joining, format!("complete; the kubelet is asking {} for credentials", bundle.join.api_server), None)
+            (
+                Phase::Joining,
+                format!("complete; the kubelet is asking {} for credentials", bundle.join.api_server),
+                None,
+            )
         };
     }
     let Some(report) = last_run else {

@@ -79,7 +79,9 @@ impl Executor<Action> for NodeExecutor<'_> {
             }
             Action::CommitFiles { files } => self.commit(files),
             Action::VerifyFiles { files } => self.verify(files),
-            Action::ReloadUnits { .. } => self.units.reload(context.deadline.remaining(self.clock)).map_err(|error| unit_error(&error)),
+            Action::ReloadUnits { .. } => {
+                self.units.reload(context.deadline.remaining(self.clock)).map_err(|error| unit_error(&error))
+            }
             Action::EnableUnits { units } => self.units.enable(&names(units)).map_err(|error| unit_error(&error)),
             Action::StartUnit { unit } => self
                 .units
@@ -193,11 +195,12 @@ impl NodeExecutor<'_> {
         planned
             .iter()
             .map(|planned| {
-                let file = self.bundle.files.iter().find(|file| file.path == planned.path).ok_or_else(|| StepError {
-                    class: ErrorClass::Permanent,
-                    message: format!("the plan names {:?}, which its bundle does not have", planned.path),
-                    advice: None,
-                })?;
+                let file =
+                    self.bundle.files.iter().find(|file| file.path == planned.path).ok_or_else(|| StepError {
+                        class: ErrorClass::Permanent,
+                        message: format!("the plan names {:?}, which its bundle does not have", planned.path),
+                        advice: None,
+                    })?;
                 Ok(FileWrite {
                     path: Path::new(&file.path),
                     mode: file.mode,
@@ -228,7 +231,8 @@ impl NodeExecutor<'_> {
     /// What an earlier run wrote can be seen, but need not be durable if that run was cut off before its sync; nor are
     /// the links by which systemd enables units. So everything the gate vouches for is synced first.
     fn open_gate(&self, path: &str) -> Result<(), files::FileError> {
-        let vouched: Vec<&Path> = self.bundle.files.iter().map(|file| Path::new(&file.path)).chain([UNIT_FOLDER.as_ref()]).collect();
+        let vouched: Vec<&Path> =
+            self.bundle.files.iter().map(|file| Path::new(&file.path)).chain([UNIT_FOLDER.as_ref()]).collect();
         files::sync_all(self.disk, &vouched)?;
         let bytes = gate::render(&self.bundle.gate, &self.bundle.digest(), &self.plan);
         files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())
@@ -313,15 +317,13 @@ fn disk_error(error: &DiskError) -> StepError {
     use std::io::ErrorKind;
     let advice = match error.source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space on that file system",
-        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: look in dmesg for why, then remount it writable",
+        ErrorKind::ReadOnlyFilesystem => {
+            "the file system is read-only: look in dmesg for why, then remount it writable"
+        }
         ErrorKind::PermissionDenied => "run as root",
         _ => "look in dmesg for what the disk says",
     };
-    StepError {
-        class: ErrorClass::NeedsOperator,
-        message: chain(error),
-        advice: Some(advice.to_owned()),
-    }
+    StepError { class: ErrorClass::NeedsOperator, message: chain(error), advice: Some(advice.to_owned()) }
 }
 
 fn file_error(error: &files::FileError) -> StepError {
@@ -333,7 +335,9 @@ fn file_error(error: &files::FileError) -> StepError {
 
 fn unit_error(error: &UnitError) -> StepError {
     let (class, advice) = match error {
-        UnitError::Bus { .. } => (ErrorClass::Transient, "is this a machine with systemd and dbus? (--root for a folder)"),
+        UnitError::Bus { .. } => {
+            (ErrorClass::Transient, "is this a machine with systemd and dbus? (--root for a folder)")
+        }
         UnitError::NotFound { .. } => (ErrorClass::NeedsOperator, "the image must bring this unit"),
         UnitError::Masked { .. } => (ErrorClass::NeedsOperator, "unmask it, or take it out of the image"),
         UnitError::Job { .. } => (ErrorClass::Transient, "journalctl -u with its name says why"),

@@ -121,7 +121,11 @@ impl FakeNode {
         }
         for file in &bundle.files {
             let found = self.disk.read(Path::new(&file.path), 1 << 20).expect("readable");
-            assert!(found.as_deref() == Some(&file.content[..]), "{case}: the gate is open, but {} is not whole", file.path);
+            assert!(
+                found.as_deref() == Some(&file.content[..]),
+                "{case}: the gate is open, but {} is not whole",
+                file.path
+            );
         }
     }
 }

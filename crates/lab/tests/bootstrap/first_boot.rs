@@ -1,8 +1,8 @@
 //! User data in, a Ready node out.
 
-use lab::LabOptions;
+use lab::{LabOptions, WorkerSpec};
 
-use crate::support::{PATIENCE, SpecText, lab, node, status, tree};
+use crate::support::{PATIENCE, lab, node, status, tree, user_data};
 
 /// Monotonic microseconds at which the unit's main process was started.
 fn started(node: &lab::Node, unit: &str) -> u64 {
@@ -13,7 +13,7 @@ fn started(node: &lab::Node, unit: &str) -> u64 {
 #[test]
 fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let user_data = SpecText::of(&lab).user_data().expect("rendered");
+    let user_data = user_data(&WorkerSpec::of(&lab));
     let machine = lab.add_node(node("n1", &user_data)).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
     machine.wait_booted(PATIENCE).expect("no unit failed");
@@ -60,8 +60,8 @@ fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
 #[test]
 fn three_nodes_at_once_get_their_own_ranges_and_their_pods_reach_each_other_over_both_families() {
     let Some(lab) = lab(LabOptions { dual_stack: true, ..LabOptions::default() }) else { return };
-    let spec = SpecText { service_cidrs: "[10.98.0.0/24, 'fd98::/112']", ..SpecText::of(&lab) };
-    let user_data = spec.user_data().expect("rendered");
+    let spec = WorkerSpec { service_cidrs: "[10.98.0.0/24, 'fd98::/112']", ..WorkerSpec::of(&lab) };
+    let user_data = user_data(&spec);
     let names = ["n1", "n2", "n3"];
     for name in names {
         lab.add_node(node(name, &user_data)).expect("the node boots");
@@ -69,7 +69,8 @@ fn three_nodes_at_once_get_their_own_ranges_and_their_pods_reach_each_other_over
     for name in names {
         lab.wait_node_ready(name, PATIENCE).expect("Ready");
     }
-    let pods: Vec<_> = names.iter().map(|name| lab.run_pod(&format!("pod-{name}"), name).expect("the pod runs")).collect();
+    let pods: Vec<_> =
+        names.iter().map(|name| lab.run_pod(&format!("pod-{name}"), name).expect("the pod runs")).collect();
     for from in &pods {
         for to in pods.iter().filter(|to| to.name != from.name) {
             assert_eq!(to.addresses.len(), 2, "{} has an address of each family: {:?}", to.name, to.addresses);
@@ -85,7 +86,7 @@ fn three_nodes_at_once_get_their_own_ranges_and_their_pods_reach_each_other_over
 fn two_labs_at_the_same_time_do_not_see_each_other() {
     let (Some(one), Some(two)) = (lab(LabOptions::default()), lab(LabOptions::default())) else { return };
     for lab in [&one, &two] {
-        let user_data = SpecText::of(lab).user_data().expect("rendered");
+        let user_data = user_data(&WorkerSpec::of(lab));
         lab.add_node(node("n1", &user_data)).expect("the node boots");
     }
     for lab in [&one, &two] {
@@ -99,7 +100,7 @@ fn two_labs_at_the_same_time_do_not_see_each_other() {
 #[test]
 fn a_node_that_boots_while_the_api_server_is_down_becomes_ready_without_help() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let user_data = SpecText::of(&lab).user_data().expect("rendered");
+    let user_data = user_data(&WorkerSpec::of(&lab));
     lab.stop_apiserver().expect("stopped");
     let machine = lab.add_node(node("n1", &user_data)).expect("the node boots");
     machine

@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use lab::{Lab, LabOptions, Node};
+use lab::{Lab, LabOptions, Node, WorkerSpec};
 
-use crate::support::{PATIENCE, SpecText, lab, node, tree};
+use crate::support::{PATIENCE, lab, node, tree, user_data};
 
 /// The n-th call of one thread to that system call, spread over the run. strace counts for each thread by itself, and
 /// steps run on several: these are few enough to be reached whichever thread does the work, and the test checks that.
@@ -98,7 +98,7 @@ fn comparable(tree: &str) -> String {
 
 fn run(end: End) {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let user_data = SpecText::of(&lab).user_data().expect("rendered");
+    let user_data = user_data(&WorkerSpec::of(&lab));
     let machine = lab.add_node(node("clean", &user_data)).expect("boots");
     lab.wait_node_ready("clean", PATIENCE).expect("Ready");
     let expected = comparable(&tree(&machine).expect("tree"));

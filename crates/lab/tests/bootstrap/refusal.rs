@@ -1,9 +1,9 @@
 //! What is wrong is named, the kubelet does not join, and the exit code says what kind of wrong it is.
 
-use lab::{LabOptions, Node};
+use lab::{LabOptions, Node, WorkerSpec};
 use pki::Authority;
 
-use crate::support::{PATIENCE, SpecText, lab, node, status};
+use crate::support::{PATIENCE, lab, node, status, user_data};
 
 fn wait_for_gate(machine: &Node) {
     machine
@@ -25,21 +25,20 @@ fn expect_status(machine: &Node, code: i32, words: &[&str]) {
 #[test]
 fn a_wrong_token_a_wrong_authority_and_a_broken_bundle_are_each_named() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let good = SpecText::of(&lab);
+    let good = WorkerSpec::of(&lab);
 
-    let bad_token = SpecText { token: "abcdef.0123456789abcdef".to_owned(), ..good.clone() };
-    let machine = lab.add_node(node("bad-token", &bad_token.user_data().expect("rendered"))).expect("boots");
+    let bad_token = WorkerSpec { token: "abcdef.0123456789abcdef".to_owned(), ..good.clone() };
+    let machine = lab.add_node(node("bad-token", &user_data(&bad_token))).expect("boots");
     wait_for_gate(&machine);
     expect_status(&machine, 4, &["refuses the bootstrap token", "make a new token"]);
 
     let stranger = Authority::create("somebody else", around_now()).expect("an authority");
-    let bad_authority = SpecText { authority: stranger.certificate_pem().to_owned(), ..good.clone() };
-    let machine = lab.add_node(node("bad-ca", &bad_authority.user_data().expect("rendered"))).expect("boots");
+    let bad_authority = WorkerSpec { authority_pem: stranger.certificate_pem().to_owned(), ..good.clone() };
+    let machine = lab.add_node(node("bad-ca", &user_data(&bad_authority))).expect("boots");
     wait_for_gate(&machine);
     expect_status(&machine, 4, &["cannot be trusted", "certificate authority of the bundle"]);
 
-    let user_data = good.user_data().expect("rendered");
-    let broken = node("broken", &user_data).before_boot(|root| {
+    let broken = node("broken", &user_data(&good)).before_boot(|root| {
         // Delivered straight into the image, and damaged on the way; cloud-init has nothing to write then.
         std::fs::create_dir_all(root.join("etc/nodestrap"))?;
         std::fs::write(root.join("etc/nodestrap/bundle.json"), b"{\"apiVersion\":\"nodestrap.io/v1alpha1\"")?;

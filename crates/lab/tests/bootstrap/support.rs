@@ -1,11 +1,11 @@
 //! A lab, the spec that fits it, and a node that is bootstrapped by nodestrap.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use lab::{Lab, LabOptions, Node, NodeOptions};
+use anyhow::Result;
+use lab::{Lab, LabOptions, Node, NodeOptions, WorkerSpec};
 
 /// Generous: the machine is small and other tests run beside this one. Nothing is asserted about the time taken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -21,47 +21,9 @@ pub(crate) fn lab(options: LabOptions) -> Option<Lab> {
     lab::require().then(|| Lab::up(options).unwrap_or_else(|error| panic!("the lab comes up: {error:#}")))
 }
 
-/// What is said about this cluster; each test may say it wrong.
-#[derive(Clone)]
-pub(crate) struct SpecText {
-    pub(crate) token: String,
-    pub(crate) authority: String,
-    pub(crate) service_cidrs: &'static str,
-}
-
-impl SpecText {
-    pub(crate) fn of(lab: &Lab) -> Self {
-        Self {
-            token: lab.bootstrap_token().to_owned(),
-            authority: lab.ca_pem().to_owned(),
-            service_cidrs: "[10.98.0.0/24]",
-        }
-    }
-
-    /// The settings below `kubelet` and `containerRuntime` are what this kind of machine needs; see crates/lab/README.md.
-    fn text(&self) -> String {
-        let authority = self.authority.lines().fold(String::new(), |text, line| text + "      " + line + "\n");
-        format!(
-            "apiVersion: nodestrap.io/v1alpha1\nkind: Cluster\nmetadata: {{name: lab}}\nspec:\n  apiServer: \
-             https://10.99.0.1:6443\n  join:\n    bootstrapToken: {}\n    certificateAuthority: |\n{authority}  networking: \
-             {{serviceCIDRs: {}}}\n---\napiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {{name: workers}}\n\
-             spec:\n  labels: {{example.com/pool: workers}}\n  kubelet:\n    config: {{cgroupDriver: cgroupfs, failCgroupV1: \
-             false, failSwapOn: false, localStorageCapacityIsolation: false}}\n  containerRuntime:\n    sandboxImage: \
-             nodestrap.local/pause:1\n    config: {{plugins: {{io.containerd.cri.v1.runtime: {{restrict_oom_score_adj: \
-             true}}}}}}\n",
-            self.token, self.service_cidrs
-        )
-    }
-
-    /// The user data that `nodestrap render` makes of it.
-    pub(crate) fn user_data(&self) -> Result<String> {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("cluster.yaml");
-        std::fs::write(&file, self.text())?;
-        let output = Command::new(nodestrap()).arg("render").arg(&file).output().context("nodestrap runs")?;
-        ensure!(output.status.success(), "render: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?)
-    }
+/// The user data of a worker that is told this.
+pub(crate) fn user_data(spec: &WorkerSpec) -> String {
+    spec.user_data(&nodestrap()).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// A node with nodestrap in its image and this user data, not yet started.

@@ -27,7 +27,7 @@ static RELEASES: &[Release] = &[Release {
     kubelet_config: kubelet_1_36::CONFIGURATION,
     kubelet_flags: kubelet_1_36::FLAGS,
     kubelet_flag_fields: kubelet_1_36::FLAG_FIELDS,
-    sandbox_image: "registry.k8s.io/pause:3.10.1",
+    sandbox_image: "registry.k8s.io/pause:3.10.2",
 }];
 
 /// What is used if the spec names no version, or none that is known.
