@@ -6,12 +6,12 @@ export CARGO_TARGET_DIR ?= $(NODESTRAP_CACHE)/target
 DENY_VERSION := 0.20.2
 DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help try test lint unit booted lab bench dist install
+.PHONY: help try test setup lint unit booted lab bench dist install
 
 help:
 	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
-	@echo 'make test    install what the tests need, then run them all (first run: 15 minutes, then under 10)'
-	@echo 'make lint    format, clippy, licences, units'
+	@echo 'make test    install what the tests need, then run them all (first run: half an hour, then under 10 minutes)'
+	@echo 'make lint    format, clippy, licences'
 	@echo 'make unit    the tests that need nothing but Rust'
 	@echo 'make booted  the tests on booted nodes (root)'
 	@echo 'make lab     a real cluster to play with on this machine (root)'
@@ -19,10 +19,14 @@ help:
 	@echo 'make dist    the one static binary'
 
 try:
-	cargo build --quiet --locked -p cli
+	cargo build --locked -p cli
 	@$(CARGO_TARGET_DIR)/debug/nodestrap try
 
-test: lint unit booted
+test: setup lint unit booted
+
+# Debian packages (as root), Kubernetes and the node's root file system: once, then a matter of milliseconds.
+setup:
+	cargo run --locked --quiet -p lab -- prepare --install
 
 lint: $(DENY)
 	cargo fmt --all --check
@@ -32,16 +36,13 @@ lint: $(DENY)
 unit:
 	cargo test --locked --workspace --exclude lab --quiet
 
-booted:
-	cargo run --locked --quiet -p lab -- prepare --install
+booted: setup
 	NODESTRAP_BINARY=$$(scripts/build-dist) cargo test --locked -p lab -- --test-threads=2
 
-lab:
-	cargo run --locked --quiet -p lab -- prepare --install
+lab: setup
 	NODESTRAP_BINARY=$$(scripts/build-dist) cargo run --locked --quiet -p lab -- demo
 
-bench:
-	cargo run --locked --quiet -p lab -- prepare --install
+bench: setup
 	NODESTRAP_BINARY=$$(scripts/build-dist) bench/run
 
 dist:

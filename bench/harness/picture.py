@@ -8,7 +8,7 @@ from .report import milliseconds, rows, times
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1000, 330, 110, 92, 56
 ROW, BAR, GAP = 40, 18, 12
 INK, QUIET, GRID, ASIDE = "#1b2430", "#66707d", "#e3e7ec", "#b9c0c8"
-FASTER, SLOWER = ("#2f7d6b", "#14463b"), ("#d08a3c", "#7a4a12")
+FASTER, SLOWER, EVEN = ("#2f7d6b", "#14463b"), ("#d08a3c", "#7a4a12"), ("#a8d3c8", "#14463b")
 
 
 def svg(results):
@@ -27,8 +27,8 @@ def svg(results):
         '<title>How many times as long the others take</title>',
         f'<rect width="{WIDTH}" height="{height}" rx="10" fill="#ffffff"/>',
         text(28, 38, "How many times as long the others take", 20, INK, weight=600),
-        text(28, 60, "Peer’s time through nodestrap’s, median; the thin line is the middle half; logarithmic. "
-             "Orange: nodestrap is slower. Grey: floors and parts, not peers.", 12.5, QUIET),
+        text(28, 60, "Peer’s time through nodestrap’s; bar: median, line: middle half. Green: nodestrap is faster, "
+             "pale: no difference, orange: slower. Grey: no peers.", 12.5, QUIET),
     ]
     bottom = height - BOTTOM
     for tick in ticks(low, high):
@@ -58,10 +58,11 @@ def bar(case, beside, ours, theirs, x, y):
     is_peer = beside["kind"] == "peer"
     start, end = sorted((x(1), x(ratio["median"])))
     middle = y + ROW / 2
-    fill, whisker = (ASIDE, QUIET) if not is_peer else FASTER if ratio["median"] >= 1 else SLOWER
+    fill, whisker = colours(ratio) if is_peer else (ASIDE, QUIET)
     return [
         text(LEFT - 16, middle - 3, short(case["name"]) + f" · {beside['label']}", 13, INK, anchor="end", weight=600),
-        text(LEFT - 16, middle + 13, f"{milliseconds(ours['median'])} beside {milliseconds(theirs['median'])}", 11.5, QUIET, anchor="end"),
+        text(LEFT - 16, middle + 13, f"{milliseconds(ours['median'])} beside {milliseconds(theirs['median'])}", 11.5,
+             QUIET, anchor="end"),
         f'<rect x="{start:.1f}" y="{middle - BAR / 2:.1f}" width="{max(end - start, 1.5):.1f}" height="{BAR}" rx="3" '
         f'fill="{fill}"/>',
         f'<path d="M{x(ratio["p25"]):.1f} {middle}H{x(ratio["p75"]):.1f}M{x(ratio["p25"]):.1f} {middle - 4}v8'
@@ -69,6 +70,12 @@ def bar(case, beside, ours, theirs, x, y):
         text(max(x(1), x(ratio["median"]), x(ratio["p75"])) + 10, middle + 5, times(ratio["median"]), 14,
              INK if is_peer else QUIET, weight=600),
     ]
+
+
+def colours(ratio):
+    if ratio["p25"] <= 1 <= ratio["p75"]:
+        return EVEN
+    return FASTER if ratio["median"] > 1 else SLOWER
 
 
 def short(name):

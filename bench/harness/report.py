@@ -61,7 +61,11 @@ def table(results):
 def counts_table(results):
     """Numbers that do not depend on the machine's mood."""
     sizes = {name: megabytes(facts["bytes"]) for name, facts in results["programs"].items()}
-    lines = ["| what | nodestrap | beside |", "|---|---:|---|", f"| size of the program | {sizes['nodestrap']} | kubeadm {sizes['kubeadm']} |"]
+    lines = [
+        "| what | nodestrap | beside |",
+        "|---|---:|---|",
+        f"| size of the program | {sizes['nodestrap']} | kubeadm {sizes['kubeadm']} |",
+    ]
     for case in results["cases"]:
         counts = case["counts"] or {}
         peaks = counts.get("peakKiB", {})
@@ -79,7 +83,7 @@ def counts_table(results):
 
 def boot_table(results):
     lines = [
-        "| bundle | PID 1 to the kubelet | start of containerd | images of the lab | nodestrap, with systemd |",
+        "| bundle | whole, from PID 1 | start of containerd | images of the lab | the rest |",
         "|---|---:|---:|---:|---:|",
     ]
     for case in results["cases"]:
@@ -87,7 +91,7 @@ def boot_table(results):
         if parts:
             where = "in the image" if case["name"] == "boot-image" else "in user data"
             total = case["milliseconds"][case["ours"]]["median"]
-            values = [total] + [parts[part]["median"] for part in ("containerd", "images", "own")]
+            values = [total] + [parts[part]["median"] for part in ("containerd", "images", "rest")]
             lines.append(f"| {where} | " + " | ".join(milliseconds(value) for value in values) + " |")
     return "\n".join(lines) if len(lines) > 2 else ""
 
@@ -96,8 +100,9 @@ def markdown(results):
     machine = results["machine"]
     parts = [
         "# Results of the last `make bench`",
-        f"{results['version']}, {results['date']}, {results['seconds']} s on {machine['cores']} cores ({machine['processor']}), "
-        f"{machine['memoryMiB']} MiB, Linux {machine['kernel']}, {machine['fileSystem']}; load at the start {machine['loadAtStart']}. "
+        f"{results['version']}, {results['date']}, {results['seconds']} s on {machine['cores']} cores "
+        f"({machine['processor']}), {machine['memoryMiB']} MiB, Linux {machine['kernel']}, {machine['fileSystem']}; "
+        f"load at the start {machine['loadAtStart']}. "
         "Times are medians; a ratio is the peer's time through ours, round by round, median and middle half.",
         table(results),
         "![ratios](ratios.svg)",
@@ -106,7 +111,7 @@ def markdown(results):
     ]
     boots = boot_table(results)
     if boots:
-        parts += ["## What of a boot is nodestrap's", boots]
+        parts += ["## From the bootstrap unit to the kubelet", boots]
     if results["skipped"]:
         parts += ["## Skipped", "\n".join(f"* {skip['name']}: {skip['reason']}" for skip in results["skipped"])]
     return "\n\n".join(parts) + "\n"

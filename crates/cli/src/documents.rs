@@ -52,11 +52,7 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, String> {
 fn report(mistakes: &[Mistake], screen: &Screen) -> Failure {
     let colour = if screen.colour_err() { Colour::Ansi } else { Colour::Plain };
     screen.remark(&render_mistakes(mistakes, colour));
-    let count = match mistakes.len() {
-        1 => "1 mistake".to_owned(),
-        many => format!("{many} mistakes"),
-    };
-    Failure { code: Code::WrongInput, error: anyhow::anyhow!("{count} in the spec; nothing was done") }
+    Failure { code: Code::WrongInput, error: anyhow::anyhow!("this spec cannot be used; nothing was done") }
 }
 
 /// The group that the user names, or the only one there is.

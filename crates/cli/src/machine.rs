@@ -22,13 +22,15 @@ pub(crate) fn open(root: &Path) -> Result<NodeHost, Failure> {
     } else {
         Arc::new(StandInUnits::new(Arc::clone(&disk)))
     };
-    let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), root));
+    let scope = if is_machine(root) { Path::new("/") } else { root };
+    let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), scope));
     let ownership = if effective_uid() == 0 { Ownership::Root } else { Ownership::Keep };
     Ok(NodeHost { disk, units, machine, ownership })
 }
 
+/// By any of its names: `--root .` in `/` is the machine too, and no stand-in may keep its units.
 pub(crate) fn is_machine(root: &Path) -> bool {
-    root == Path::new("/")
+    std::fs::canonicalize(root).is_ok_and(|real| real == Path::new("/"))
 }
 
 /// The bundle that the user names, or the one that was delivered to the node.
@@ -61,5 +63,20 @@ impl Clock for MachineClock {
 
     fn sleep(&self, duration: Duration) {
         self.0.sleep(duration);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_many_names_and_a_folder_is_none_of_them() {
+        for name in ["/", "//", "/.", "/usr/..", "/proc/self/root"] {
+            assert!(is_machine(Path::new(name)), "{name}");
+        }
+        for name in ["/usr", ".", "/nonexistent"] {
+            assert!(!is_machine(Path::new(name)), "{name}");
+        }
     }
 }

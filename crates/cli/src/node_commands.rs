@@ -114,8 +114,7 @@ pub(crate) fn converge(
     progress: Progress,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    let (_, plan) = node::prepare(host, bundle).map_err(session_failure)?;
-    let view = ProgressView::new(progress, plan.steps.len());
+    let view = ProgressView::new(progress);
     let clock = MachineClock(LinuxClock::new());
     let surroundings = Surroundings {
         clock: &clock,

@@ -23,11 +23,11 @@ enum Shape {
 }
 
 impl ProgressView {
-    pub(crate) fn new(wanted: Progress, steps: usize) -> Self {
+    pub(crate) fn new(wanted: Progress) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let shape = match wanted {
-            Progress::Bar => Shape::Bar(bar(steps)),
-            Progress::Auto if terminal => Shape::Bar(bar(steps)),
+            Progress::Bar => Shape::Bar(bar()),
+            Progress::Auto if terminal => Shape::Bar(bar()),
             Progress::Auto | Progress::Plain => Shape::Plain,
             Progress::Json => Shape::Json,
             Progress::None => Shape::None,
@@ -58,6 +58,7 @@ impl ProgressView {
 
     fn draw(&self, bar: &ProgressBar, event: &Event) {
         match &event.kind {
+            EventKind::RunStarted { steps, .. } => bar.set_length(u64::try_from(steps.len()).unwrap_or(u64::MAX)),
             EventKind::StepStarted { id, .. } => self.unfinished.borrow_mut().push(id.0.clone()),
             EventKind::StepFinished { id, .. } => {
                 self.unfinished.borrow_mut().retain(|step| *step != id.0);
@@ -77,8 +78,9 @@ impl ProgressView {
     }
 }
 
-fn bar(steps: usize) -> ProgressBar {
-    let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
+/// Its length comes with the first event.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
         bar.set_style(style.progress_chars("━╸─"));
     }

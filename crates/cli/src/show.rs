@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::args::{Output, When};
@@ -70,7 +71,7 @@ impl Screen {
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             // Whoever read us has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.or_fail(Code::NeedsPerson),
+            other => other.context("cannot write to standard output").or_fail(Code::NeedsPerson),
         }
     }
 

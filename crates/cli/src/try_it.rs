@@ -164,9 +164,10 @@ fn files_text(screen: &Screen, sandbox: &Path, bundle: &Bundle) -> Result<String
 fn closing(screen: &Screen, host: &NodeHost, sandbox: &Path) -> String {
     let root = sandbox.display();
     format!(
-        "\n{}\n  real: spec, bundle, plan, journal, every file and its sync\n  stand-in: {}; the programs of the image are empty \
-         files\n\n  look around:   find {root} -type f\n  ask it:        nodestrap status --root {root}\n  the real \
-         thing:  make lab   (as root: a systemd node, a real kubelet, an API server)\n  clean up:      rm -r {root}\n",
+        "\n{}\n  real      spec, bundle, plan, journal, every file and its sync\n  not real  units: {}\n            programs \
+         of the image: empty files\n\n  look around     find {root} -type f\n  ask it          nodestrap status --root \
+         {root}\n  the real thing  make lab (as root: a systemd node, a real kubelet, an API server)\n  clean up        \
+         rm -r {root}\n",
         screen.paint(Paint::Strong, "── What was real ──"),
         host.units.describe(),
     )

@@ -112,8 +112,9 @@ pub trait Units: Send + Sync {
     fn state(&self, unit: &UnitName) -> Result<UnitState, UnitError>;
     /// Has systemd read all unit files again.
     fn reload(&self, deadline: Duration) -> Result<(), UnitError>;
-    /// Makes the units start at boot (as their `[Install]` sections say). Done is not durable: systemd does not sync
-    /// its links, so sync the file system of `/etc` before a gate vouches for them.
+    /// Makes the units start at boot (as their `[Install]` sections say). Works on files: reload afterwards if the
+    /// running manager shall know. Done is not durable: systemd does not sync its links, so sync the file system of
+    /// `/etc` before a gate vouches for them.
     fn enable(&self, units: &[UnitName]) -> Result<(), UnitError>;
     /// Starts the unit, or restarts it if it runs, and waits for the job to end.
     fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;

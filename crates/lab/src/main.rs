@@ -162,7 +162,7 @@ fn invocation(name: &str, rest: &str) -> String {
 
 fn prepare(install: bool) -> Result<()> {
     let missing = lab::missing_packages();
-    if install && !missing.is_empty() {
+    if install && !missing.is_empty() && rustix::process::geteuid().is_root() {
         say!("installing {}", missing.join(" "));
         let apt = |arguments: &[&str]| -> Result<()> {
             let status = Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(arguments).status()?;
@@ -173,6 +173,9 @@ fn prepare(install: bool) -> Result<()> {
         };
         apt(&["update", "-q"])?;
         apt(&[&["install", "-y", "-q", "--no-install-recommends"], missing.as_slice()].concat())?;
+    }
+    if !lab::require() {
+        return Ok(());
     }
     lab::prepare()?;
     say!("everything is in {}", lab::cache_folder()?.display());

@@ -16,7 +16,7 @@ impl std::fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// A program or file that shows that a package is there, and the package.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 15] = [
     ("systemd-nspawn", "systemd-container"),
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -25,6 +25,9 @@ const PACKAGES: [(&str, &str); 12] = [
     ("debootstrap", "debootstrap"),
     ("gcc", "gcc"),
     ("pkg-config", "pkg-config"),
+    ("musl-gcc", "musl-tools"),
+    ("strace", "strace"),
+    ("dbus-daemon", "dbus-daemon"),
     ("/usr/include/seccomp.h", "libseccomp-dev"),
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"),
@@ -33,7 +36,7 @@ const PACKAGES: [(&str, &str); 12] = [
 /// Those that a lab needs once the cache is filled.
 const PROGRAMS_TO_RUN: [&str; 3] = ["systemd-nspawn", "ip", "nsenter"];
 
-/// Debian packages that `lab prepare` needs and this machine lacks.
+/// Debian packages that the tests of this repository need and this machine lacks.
 pub fn missing_packages() -> Vec<&'static str> {
     let is_missing = |sign: &str| if sign.starts_with('/') { !Path::new(sign).exists() } else { !has_program(sign) };
     PACKAGES.iter().filter(|(sign, _)| is_missing(sign)).map(|(_, package)| *package).collect()

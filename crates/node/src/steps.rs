@@ -224,7 +224,7 @@ impl NodeExecutor<'_> {
         let leftover = files::has_leftover(self.disk, Path::new(path)).map_err(|error| file_error(&error))?;
         Ok(match self.gate(path)? {
             GateState::Open { plan } if plan == self.plan.to_string() && !leftover => Condition::AlreadySo,
-            _ => Condition::Needed("everything else is in place".to_owned()),
+            _ => Condition::Needed("last, when everything else is in place".to_owned()),
         })
     }
 

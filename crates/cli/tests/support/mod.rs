@@ -93,7 +93,10 @@ pub(crate) fn nodestrap_as_nobody<S: AsRef<OsStr>>(arguments: impl IntoIterator<
     let (_, binary) = COPY.get_or_init(|| {
         let folder = open_folder();
         let copy = folder.path().join("nodestrap");
-        std::fs::copy(BINARY, &copy).unwrap();
+        // By another process: a test that forks while we hold the copy open for writing would make it "busy".
+        let mut cp = program("cp");
+        cp.args([OsStr::new(BINARY), copy.as_os_str()]);
+        finish(cp).expect(0);
         (folder, copy)
     });
     let mut command = program("setpriv");
@@ -127,6 +130,14 @@ pub(crate) fn bundle() -> &'static str {
         let file = example("minimal.yaml");
         nodestrap([OsStr::new("render"), file.as_os_str(), OsStr::new("--format=bundle")]).expect(0).out
     })
+}
+
+/// A bundle of the same group for another API server.
+pub(crate) fn other_bundle() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.yaml");
+    std::fs::write(&file, text(example("minimal.yaml")).replace("10.99.0.1", "10.99.0.2")).unwrap();
+    nodestrap([OsStr::new("render"), file.as_os_str(), OsStr::new("--format=bundle")]).expect(0).out
 }
 
 /// A machine as its vendor delivers it, in a folder: an operating system and the programs that the bundle counts on.

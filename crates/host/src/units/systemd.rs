@@ -176,16 +176,15 @@ impl Units for SystemdUnits {
     }
 
     fn enable(&self, units: &[UnitName]) -> Result<(), UnitError> {
-        let mut is_changed = false;
         // One call each, so that a refusal names its unit.
         for unit in units {
             let name = unit.0.clone();
-            is_changed |= self.ask("enable", &unit.0, CALL_DEADLINE, |_, manager| async move {
-                let (_, changes) = manager.enable_unit_files(&[&name], false, true).await?;
-                Ok(!changes.is_empty())
+            self.ask("enable", &unit.0, CALL_DEADLINE, |_, manager| async move {
+                manager.enable_unit_files(&[&name], false, true).await?;
+                Ok(())
             })?;
         }
-        if is_changed { self.reload(CALL_DEADLINE) } else { Ok(()) }
+        Ok(())
     }
 
     fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {

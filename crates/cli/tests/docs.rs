@@ -1,0 +1,251 @@
+//! The documents say what the program does: every field, command and option is there, and what they show really works.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::{BINARY, example, finish, nodestrap, program, repository, text};
+
+const COMMANDS: [&str; 11] =
+    ["try", "check", "complete", "explain", "render", "plan", "apply", "status", "timeline", "gate", "network"];
+
+fn document(name: &str) -> String {
+    text(repository().join("docs").join(name))
+}
+
+/// Mappings whose keys are the user's, not ours.
+const FREE: [&str; 3] = ["labels", "config", "flags"];
+
+fn field_names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, below) in fields {
+                found.insert(name.clone());
+                if !FREE.contains(&name.as_str()) {
+                    field_names(below, found);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| field_names(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_a_spec_is_described() {
+    let described = document("reference/spec.md");
+    let mut names = BTreeSet::new();
+    for document in text(example("full.yaml")).split("\n---\n") {
+        field_names(&serde_saphyr::from_str(document).unwrap(), &mut names);
+    }
+    assert!(names.len() > 25, "{names:?}");
+    for name in names {
+        let known = described.contains(&format!("`{name}`"))
+            || described.contains(&format!(".{name}`"))
+            || described.contains(&format!("`{name}."));
+        assert!(known, "docs/reference/spec.md does not describe {name:?}");
+    }
+}
+
+#[test]
+fn every_default_of_a_spec_is_described_as_it_is() {
+    let described = document("reference/spec.md");
+    let file = example("minimal.yaml").display().to_string();
+    let values = nodestrap(["explain", &file, "-o", "json"]).expect(0).json();
+    for view in values.as_array().unwrap() {
+        let (path, value) = (view["path"].as_str().unwrap(), &view["value"]);
+        // The image changes with every release of Kubernetes.
+        if !view["origin"].as_str().unwrap().starts_with("default: ") || path.ends_with("sandboxImage") {
+            continue;
+        }
+        let written = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(items) if !items.is_empty() => items[0].as_str().unwrap().to_owned(),
+            other => other.to_string(),
+        };
+        assert!(
+            described.contains(&written),
+            "docs/reference/spec.md does not know that {path} is {written} by default"
+        );
+    }
+}
+
+#[test]
+fn every_command_and_option_is_described() {
+    let described = document("reference/commands.md");
+    let listed = nodestrap(["help"]).expect(0).out;
+    for line in listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty()) {
+        let command = line.split_whitespace().next().unwrap();
+        assert!(command == "help" || COMMANDS.contains(&command), "{command} is new: add it to COMMANDS");
+    }
+    for command in COMMANDS {
+        assert!(described.contains(&format!("### `nodestrap {command}")), "no section for {command}");
+        let help = nodestrap(["help", command]).expect(0).out;
+        let usage_and_options = help.split("Example").next().unwrap();
+        let options = usage_and_options.split([' ', '\n', ',']).filter(|word| word.starts_with("--"));
+        for option in options {
+            assert!(described.contains(option), "docs/reference/commands.md does not describe {command} {option}");
+        }
+    }
+    for value in ["cloud-config", "bundle", "folder", "auto", "bar", "plain", "json", "none"] {
+        assert!(described.contains(&format!(" {value}`")), "docs/reference/commands.md does not describe {value}");
+    }
+}
+
+/// A folder where the examples of documents work, with `nodestrap` on the way.
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(desk.path("bin")).unwrap();
+        std::os::unix::fs::symlink(BINARY, desk.path("bin/nodestrap")).unwrap();
+        std::os::unix::fs::symlink(repository().join("examples"), desk.path("examples")).unwrap();
+        std::fs::copy(example("minimal.yaml"), desk.path("cluster.yaml")).unwrap();
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    #[track_caller]
+    fn run(&self, line: &str) {
+        let mut shell = program("sh");
+        let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
+        shell.args(["-ec", line]).current_dir(self.folder.path()).env("PATH", path);
+        shell.env("TMPDIR", self.folder.path());
+        let ran = finish(shell);
+        assert_eq!(ran.code, Some(0), "{line}\n{}", ran.err);
+    }
+}
+
+/// Whether a line would look at the machine that runs the tests.
+fn is_about_this_machine(line: &str) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    let command = words.next().unwrap_or_default();
+    ["plan", "apply", "status", "timeline", "gate", "network"].contains(&command) && !words.any(|word| word == "--root")
+}
+
+/// The lines of all blocks of a language.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in document.lines() {
+        if let Some(name) = line.strip_prefix("```") {
+            inside = name == language;
+        } else if inside {
+            found.push(line.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_examples_of_help_work() {
+    let desk = Desk::new();
+    let mut count = 0;
+    let pages = [vec!["help"]].into_iter().chain(COMMANDS.map(|command| vec!["help", command]));
+    for page in pages {
+        let help = nodestrap(page).expect(0).out;
+        let shown =
+            help.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with("nodestrap "));
+        for line in shown {
+            let line = line.split("   ").next().unwrap();
+            if !is_about_this_machine(line) {
+                desk.run(line);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 14, "{count}");
+}
+
+#[test]
+fn the_examples_of_the_reference_work() {
+    let desk = Desk::new();
+    let lines = blocks(&document("reference/commands.md"), "sh");
+    assert!(lines.len() > 15);
+    for line in lines {
+        assert!(!is_about_this_machine(&line), "{line}: show it on a sandbox, so that it can be tested");
+        desk.run(&line);
+    }
+}
+
+#[test]
+fn the_guide_works() {
+    let desk = Desk::new();
+    let guide = document("guide/first-node.md");
+    std::fs::write(desk.path("cluster.yaml"), blocks(&guide, "yaml").join("\n")).unwrap();
+    std::fs::write(desk.path("token"), "abcdef.0123456789abcdef\n").unwrap();
+    let full: Value = serde_saphyr::from_str(text(example("full.yaml")).split("\n---\n").next().unwrap()).unwrap();
+    let authority = full["spec"]["join"]["certificateAuthority"].as_str().unwrap();
+    std::fs::write(desk.path("ca.crt"), authority).unwrap();
+    desk.run("nodestrap try --keep ./sandbox");
+    let image = desk.path("image").display().to_string();
+    let mut count = 0;
+    for line in blocks(&guide, "sh") {
+        let runs_here = line.starts_with("nodestrap ") || line.starts_with("find ");
+        if runs_here && !is_about_this_machine(&line) {
+            desk.run(&line.replace("/srv/image", &image));
+            count += 1;
+        }
+    }
+    assert!(count >= 9, "{count}");
+    assert!(Path::new(&image).join("etc/nodestrap/bundle.json").is_file());
+    assert!(text(repository().join("Makefile")).contains("\ninstall:"), "the guide shows make install");
+}
+
+#[test]
+fn the_reference_of_the_node_knows_every_file_unit_and_step() {
+    let described = document("reference/node.md");
+    let bundle: Value = serde_json::from_str(support::bundle()).unwrap();
+    let names = |list: &Value, field: &str| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
+    };
+    let mut known = names(&bundle["files"], "path");
+    known.extend(names(&bundle["units"], "name"));
+    let sandbox = support::Sandbox::applied();
+    let plan = sandbox.run("plan", &["-o", "json"]).expect(0).json();
+    for step in plan["plan"]["steps"].as_array().unwrap() {
+        let needs: Vec<String> =
+            step["needs"].as_array().unwrap().iter().map(|need| format!("`{}` ", need.as_str().unwrap())).collect();
+        let row = format!("| `{}` | {}| ", step["id"].as_str().unwrap(), needs.concat());
+        assert!(described.contains(&row), "docs/reference/node.md has no row that begins {row:?}");
+    }
+    let events = sandbox.run("timeline", &["-o", "json"]).expect(0).json();
+    known.extend(names(&events, "kind"));
+    for name in known {
+        assert!(described.contains(&format!("`{name}`")), "docs/reference/node.md does not know {name}");
+    }
+    for line in text(sandbox.path(support::GATE)).lines().skip(1) {
+        let variable = line.split('=').next().unwrap();
+        assert!(described.contains(variable), "docs/reference/node.md does not know {variable}");
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let folder = repository().join("docs");
+    let mut todo = vec![folder];
+    let mut count = 0;
+    while let Some(path) = todo.pop() {
+        if path.is_dir() {
+            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            for link in text(&path).split("](").skip(1).map(|rest| rest.split(')').next().unwrap().to_owned()) {
+                let target = link.split('#').next().unwrap();
+                let there =
+                    target.is_empty() || target.starts_with("https://") || path.parent().unwrap().join(target).exists();
+                assert!(there, "{}: {link}", path.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 5);
+}
