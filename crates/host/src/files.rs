@@ -106,6 +106,16 @@ pub fn write_durable(
     Ok(disk.sync_folder(folder)?)
 }
 
+/// Writes one file so that it is old or new at any instant for everybody who looks, but not after a power cut: for what a
+/// reboot forgets anyway.
+pub fn write_volatile(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> Result<(), FileError> {
+    let (folder, temporary) = places(path)?;
+    refuse_obstacle(disk, path)?;
+    disk.make_folder(folder, PARENT_FOLDER_MODE)?;
+    write_temporary(disk, &temporary, &FileWrite { path, mode, owner: None, content: bytes })?;
+    Ok(disk.rename(&temporary, path)?)
+}
+
 /// Makes a folder and its missing parents (0755), durable by name.
 ///
 /// All folders above are synced, not only those made here: one that exists already may be the work of a run that died

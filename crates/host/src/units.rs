@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use stand_in::StandInUnits;
-pub(crate) use stand_in::{Syncing, enable_on_disk, find, is_enabled};
+pub(crate) use stand_in::{enable_on_disk, find, is_enabled};
 pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
 
 /// The full name of a unit, for example `kubelet.service`.

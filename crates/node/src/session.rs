@@ -1,6 +1,7 @@
 //! One run of `plan` or `apply` on a node.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::{
@@ -81,6 +82,7 @@ fn executor<'a>(host: &'a NodeHost, bundle: &'a Bundle, plan: &Plan<Action>, clo
         plan: plan.digest(),
         ownership: host.ownership,
         clock,
+        files_are_as_planned: AtomicBool::new(false),
         staged: Mutex::new(None),
     }
 }

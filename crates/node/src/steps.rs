@@ -4,6 +4,7 @@
 //! journal, is what makes a rerun correct. Failures are sorted into what a retry may mend and what a person must.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, StepContext, StepError};
@@ -27,6 +28,8 @@ pub(crate) struct NodeExecutor<'a> {
     pub(crate) plan: Digest,
     pub(crate) ownership: Ownership,
     pub(crate) clock: &'a dyn Clock,
+    /// `stage-files` found every file as planned, so nothing has changed one since and nobody needs to look again.
+    pub(crate) files_are_as_planned: AtomicBool,
     /// What `stage-files` left for `commit-files` of the same run.
     pub(crate) staged: Mutex<Option<Staged>>,
 }
@@ -54,9 +57,17 @@ impl Executor<Action> for NodeExecutor<'_> {
         match &step.action {
             Action::CheckPrograms { paths } => self.check_programs(paths),
             Action::MakeFolders { paths } => self.check_folders(paths),
-            Action::StageFiles { files } | Action::CommitFiles { files } | Action::VerifyFiles { files } => {
-                self.check_files(files)
+            Action::StageFiles { files } => {
+                let condition = self.check_files(files)?;
+                self.files_are_as_planned.store(condition == Condition::AlreadySo, Ordering::Relaxed);
+                Ok(condition)
             }
+            Action::CommitFiles { .. } | Action::VerifyFiles { .. }
+                if self.files_are_as_planned.load(Ordering::Relaxed) =>
+            {
+                Ok(Condition::AlreadySo)
+            }
+            Action::CommitFiles { files } | Action::VerifyFiles { files } => self.check_files(files),
             Action::CloseGate { path } => self.check_gate_closed(path),
             Action::ReloadUnits { units } => self.check_reloaded(units, history),
             Action::EnableUnits { units } => self.check_enabled(units),

@@ -134,9 +134,11 @@ fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// One byte more than the limit is asked for, so that a file that grows while it is read cannot slip through.
-fn read_limited(fd: OwnedFd, limit: u64) -> io::Result<Vec<u8>> {
+/// `size` is what the file said of itself; it may lie or change, so it only sizes the buffer.
+fn read_limited(fd: OwnedFd, size: u64, limit: u64) -> io::Result<Vec<u8>> {
     use std::io::Read;
-    let mut bytes = Vec::new();
+    // One byte more, so that the end is seen without growing.
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
     std::fs::File::from(fd).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));
@@ -196,8 +198,9 @@ impl Disk for RootedDisk {
             split(path)?;
             // Without NONBLOCK a named pipe in the way would hold us for ever.
             let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-            match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-                FileType::RegularFile => read_limited(fd, limit),
+            let stat = rustix::fs::fstat(&fd)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => read_limited(fd, u64::try_from(stat.st_size).unwrap_or(0), limit),
                 FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
                 _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
             }

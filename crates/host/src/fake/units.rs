@@ -173,7 +173,7 @@ impl Units for FakeUnits {
     fn enable(&self, units: &[UnitName]) -> Result<(), UnitError> {
         let names: Vec<&str> = units.iter().map(|unit| unit.0.as_str()).collect();
         self.change("enable", &names.join(" "), |disk, state| {
-            enable_on_disk(disk, units, crate::units::Syncing::LeftToTheKernel)?;
+            enable_on_disk(disk, units)?;
             state.units.values_mut().for_each(|loaded| loaded.content = None);
             Ok(())
         })

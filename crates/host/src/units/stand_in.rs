@@ -57,7 +57,7 @@ impl StandInUnits {
         books.units.entry(unit.0.clone()).or_default().restarts += 1;
         let failed = |source| call(operation, &unit.0, source);
         let text = serde_json::to_vec_pretty(&books).map_err(|e| failed(e.into()))?;
-        files::write_durable(&*self.disk, Path::new(STATE_FILE), 0o644, &text, None).map_err(|e| failed(e.into()))
+        files::write_volatile(&*self.disk, Path::new(STATE_FILE), 0o644, &text).map_err(|e| failed(e.into()))
     }
 }
 
@@ -79,7 +79,7 @@ impl Units for StandInUnits {
     }
 
     fn enable(&self, units: &[UnitName]) -> Result<(), UnitError> {
-        enable_on_disk(&*self.disk, units, Syncing::Now)
+        enable_on_disk(&*self.disk, units)
     }
 
     fn restart_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
@@ -100,15 +100,9 @@ impl Units for StandInUnits {
     }
 }
 
-/// Whether the links of `enable` are durable at once. systemd leaves that to the kernel, and so does its fake.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Syncing {
-    Now,
-    LeftToTheKernel,
-}
-
-/// Makes the links that `systemctl enable` would make, for the units and those in their `Also=`.
-pub(crate) fn enable_on_disk(disk: &dyn Disk, units: &[UnitName], syncing: Syncing) -> Result<(), UnitError> {
+/// Makes the links that `systemctl enable` would make, for the units and those in their `Also=`. As with systemd, when
+/// they become durable is left to the kernel.
+pub(crate) fn enable_on_disk(disk: &dyn Disk, units: &[UnitName]) -> Result<(), UnitError> {
     let mut todo: Vec<UnitName> = units.iter().rev().cloned().collect();
     let mut seen = BTreeSet::new();
     while let Some(unit) = todo.pop() {
@@ -117,7 +111,7 @@ pub(crate) fn enable_on_disk(disk: &dyn Disk, units: &[UnitName], syncing: Synci
         }
         let (path, install) = require_file(disk, "enable", &unit)?;
         for link in links(&unit, &install) {
-            ensure_link(disk, &link, &path, syncing).map_err(|source| call("enable", &unit.0, source.into()))?;
+            ensure_link(disk, &link, &path).map_err(|source| call("enable", &unit.0, source.into()))?;
         }
         todo.extend(install.also.into_iter().rev().map(UnitName));
     }
@@ -159,7 +153,7 @@ fn links(unit: &UnitName, install: &Install) -> Vec<PathBuf> {
     wants.chain(requires).chain(aliases).collect()
 }
 
-fn ensure_link(disk: &dyn Disk, link: &Path, target: &Path, syncing: Syncing) -> Result<(), FileError> {
+fn ensure_link(disk: &dyn Disk, link: &Path, target: &Path) -> Result<(), FileError> {
     let folder = link.parent().unwrap_or(Path::new("/"));
     let target = target.display().to_string();
     disk.make_folder(folder, 0o755)?;
@@ -173,10 +167,6 @@ fn ensure_link(disk: &dyn Disk, link: &Path, target: &Path, syncing: Syncing) ->
             Some(_) => return Err(FileError::OtherInTheWay { path: link.display().to_string() }),
         }
         disk.symlink(&target, link)?;
-    }
-    if syncing == Syncing::Now {
-        files::make_folder_durable(disk, folder, 0o755)?;
-        disk.sync_folder(folder)?;
     }
     Ok(())
 }
