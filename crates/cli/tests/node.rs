@@ -211,7 +211,6 @@ mod apply {
     }
 
     #[test]
-    #[ignore = "fails: docs/track-record.md, open"]
     fn restarts_what_may_have_read_the_files_that_it_mended() {
         let sandbox = Sandbox::applied();
         let restarts = |unit: &str| {
@@ -594,7 +593,6 @@ mod status {
     }
 
     #[test]
-    #[ignore = "fails: docs/track-record.md, open"]
     fn tells_a_user_who_may_not_read_the_bundle_to_become_root() {
         let sandbox = Sandbox::applied();
         let ran = sandbox.run_as_nobody("status", &[]);
@@ -603,7 +601,6 @@ mod status {
     }
 
     #[test]
-    #[ignore = "fails: docs/track-record.md, open"]
     fn tells_that_another_bundle_was_delivered_than_the_one_applied() {
         let sandbox = Sandbox::applied();
         sandbox.deliver(&other_bundle());

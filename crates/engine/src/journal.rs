@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     digest::Digest,
-    events::{Event, EventKind, RunOutcome, Timestamp},
+    events::{Event, EventKind, RunOutcome, StepOutline, Timestamp},
     plan::StepId,
 };
 
@@ -205,14 +205,17 @@ impl<S> Journal<S> {
         &self.events
     }
 
-    /// The steps that are recorded done for this plan. A step that was started again since does not count, nor does
-    /// anything from before the run of another plan, which may have undone it.
+    /// The steps that are recorded done for this plan. A step does not count if it was started again since, or one that
+    /// it needs was: it built on what was there before. Nor does anything from before the run of another plan, which may
+    /// have undone it.
     pub fn history(&self, plan: &Digest) -> BTreeSet<StepId> {
         let mut done = BTreeSet::new();
         let mut current: Option<&Digest> = None;
+        let mut outline: &[StepOutline] = &[];
         for event in &self.events {
             match &event.kind {
-                EventKind::RunStarted { plan: started, .. } => {
+                EventKind::RunStarted { plan: started, steps, .. } => {
+                    outline = steps;
                     if started != plan {
                         done.clear();
                     }
@@ -223,7 +226,7 @@ impl<S> Journal<S> {
                     done.insert(id.clone());
                 }
                 EventKind::StepStarted { id, .. } | EventKind::StepFailed { id, .. } => {
-                    done.remove(id);
+                    forget(&mut done, id, outline);
                 }
                 _ => {}
             }
@@ -241,6 +244,24 @@ impl<S> Journal<S> {
         });
         Some((plan, outcome.unwrap_or(RunOutcome::Unfinished)))
     }
+}
+
+/// The step, and all that build on it, are done no more.
+fn forget(done: &mut BTreeSet<StepId>, step: &StepId, outline: &[StepOutline]) {
+    let mut changed = BTreeSet::from([step]);
+    // Needs stand before their dependents in no particular order, so this goes round until nothing is added; an outline
+    // that was written wrongly, with a cycle, ends too.
+    let mut known = 0;
+    while known < changed.len() {
+        known = changed.len();
+        let reached: Vec<_> = outline
+            .iter()
+            .filter(|one| one.needs.iter().any(|need| changed.contains(need)))
+            .map(|one| &one.id)
+            .collect();
+        changed.extend(reached);
+    }
+    done.retain(|id| !changed.contains(id));
 }
 
 fn checksum(previous: &str, json: &[u8]) -> String {

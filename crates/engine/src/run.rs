@@ -21,6 +21,7 @@ use crate::{
     course::{Course, Job, News, Setting, What, Work, failed_run, outline},
     events::{Event, EventKind, RunOutcome},
     execute::{Clock, Executor, History, StepContext, StepError},
+    graph::Graph,
     journal::{Journal, LogStore},
     ledger::Ledger,
     plan::{Plan, StepId},
@@ -63,13 +64,13 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
         let digest = plan.digest();
         let started = EventKind::RunStarted { plan: digest.clone(), boot_id: boot_id.to_owned(), steps: outline(plan) };
         let done = journal.history(&digest);
-        let histories: Vec<_> =
-            plan.steps.iter().map(|step| History { done_before: done.contains(&step.id) }).collect();
+        let done_before: Vec<_> = plan.steps.iter().map(|step| AtomicBool::new(done.contains(&step.id))).collect();
         let mut ledger = Ledger::new(journal, sink, clock);
         let events = match plan.validate() {
             Ok(()) => {
                 let stop = AtomicBool::new(false);
-                let world = World { plan, executor, clock, histories: &histories, stop: &stop };
+                let graph = plan.graph();
+                let world = World { plan, graph: &graph, executor, clock, done_before: &done_before, stop: &stop };
                 let setting = Setting { plan, clock, jitter, retry, stop: &stop };
                 let mut course = Course::new(setting, ledger, started);
                 match workers {
@@ -92,9 +93,11 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
 /// What workers share.
 struct World<'a, A> {
     plan: &'a Plan<A>,
+    graph: &'a Graph,
     executor: &'a dyn Executor<A>,
     clock: &'a dyn Clock,
-    histories: &'a [History],
+    /// What the journal said at the start, less what this run did to the steps that a step needs.
+    done_before: &'a [AtomicBool],
     stop: &'a AtomicBool,
 }
 
@@ -102,10 +105,12 @@ impl<A> World<'_, A> {
     fn perform(&self, job: Job, news: &Sender<News>) {
         // The receiver outlives all workers; if it does not, nobody is left to tell.
         let tell = |what| drop(news.send(News { step: job.step, at: self.clock.monotonic(), what }));
-        let (step, history) = (&self.plan.steps[job.step], &self.histories[job.step]);
+        let step = &self.plan.steps[job.step];
+        let history = &History { done_before: self.done_before[job.step].load(Ordering::Relaxed) };
         match job.work {
             Work::Check => tell(What::Checked(self.executor.check(step, history))),
             Work::Apply => {
+                self.forget_what_builds_on(job.step);
                 let detail = |text| tell(What::Detail(text));
                 let context = StepContext { deadline: job.deadline, attempt: job.attempt, detail: &detail, history };
                 let result = self.executor.apply(step, &context);
@@ -114,6 +119,18 @@ impl<A> World<'_, A> {
             Work::Rest(duration) => {
                 self.rest(duration);
                 tell(What::Rested);
+            }
+        }
+    }
+
+    /// None of those has started yet: they wait for this step.
+    fn forget_what_builds_on(&self, changed: usize) {
+        let mut queue = self.graph.dependents(changed).to_vec();
+        let mut seen = vec![false; self.graph.len()];
+        while let Some(step) = queue.pop() {
+            if !std::mem::replace(&mut seen[step], true) {
+                self.done_before[step].store(false, Ordering::Relaxed);
+                queue.extend(self.graph.dependents(step));
             }
         }
     }

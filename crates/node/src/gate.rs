@@ -23,9 +23,10 @@ const BUNDLE_VARIABLE: &str = "NODESTRAP_BUNDLE";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateState {
     Absent,
-    /// Whole, and opened by this plan.
+    /// Whole, and opened by this plan, made from this bundle.
     Open {
         plan: String,
+        bundle: String,
     },
     Damaged {
         reason: String,
@@ -43,9 +44,9 @@ pub fn observe(disk: &dyn Disk, path: &str) -> Result<GateState, DiskError> {
         return Ok(GateState::Absent);
     };
     Ok(match check_gate(&bytes) {
-        Ok(mut environment) => match environment.remove(PLAN_VARIABLE) {
-            Some(plan) => GateState::Open { plan },
-            None => GateState::Damaged { reason: format!("{PLAN_VARIABLE} is missing") },
+        Ok(mut environment) => match (environment.remove(PLAN_VARIABLE), environment.remove(BUNDLE_VARIABLE)) {
+            (Some(plan), Some(bundle)) => GateState::Open { plan, bundle },
+            _ => GateState::Damaged { reason: format!("{PLAN_VARIABLE} or {BUNDLE_VARIABLE} is missing") },
         },
         Err(damage) => GateState::Damaged { reason: damage.to_string() },
     })

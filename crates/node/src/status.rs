@@ -1,5 +1,6 @@
 //! Where this node is on its way, and what blocks it: read from the bundle, the journal and the gate, changing nothing.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -103,7 +104,12 @@ fn assess(
     joined: bool,
     last_run: Option<&Report>,
 ) -> (Phase, String, Option<Blocked>) {
-    if let GateState::Open { .. } = gate {
+    if let GateState::Open { bundle: opened_by, .. } = gate {
+        if *opened_by != bundle.digest() {
+            let phase = if joined { Phase::Joined } else { Phase::Joining };
+            let summary = "complete as an earlier bundle wanted it; another one is here now; next: nodestrap apply";
+            return (phase, summary.to_owned(), None);
+        }
         return if joined {
             (Phase::Joined, format!("complete; the kubelet has joined {}", bundle.join.api_server), None)
         } else {
@@ -145,13 +151,15 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
         BundleSourceError::Absent { .. } => (Phase::NotDelivered, "no bundle was delivered to this node"),
         _ => (Phase::BundleBroken, "the bundle on this node cannot be used"),
     };
-    let blocked = Blocked {
-        by: "bundle".to_owned(),
-        class: ErrorClass::WrongInput,
-        reason: chain(error),
-        advice: Some("render it again and deliver it: nodestrap render FILE --group NAME".to_owned()),
-        since: None,
+    let is_forbidden =
+        matches!(error, BundleSourceError::Read(disk) if disk.source.kind() == ErrorKind::PermissionDenied);
+    let (class, advice) = if is_forbidden {
+        (ErrorClass::NeedsOperator, "run as root: the bundle holds a secret")
+    } else {
+        (ErrorClass::WrongInput, "render it again and deliver it: nodestrap render FILE --group NAME")
     };
+    let (by, advice) = ("bundle".to_owned(), Some(advice.to_owned()));
+    let blocked = Blocked { by, class, reason: chain(error), advice, since: None };
     Status {
         phase,
         summary: summary.to_owned(),

@@ -225,8 +225,8 @@ impl NodeExecutor<'_> {
     fn check_gate_closed(&self, path: &str) -> Result<Condition, StepError> {
         Ok(match self.gate(path)? {
             GateState::Absent => Condition::AlreadySo,
-            GateState::Open { plan } if plan == self.plan.to_string() => Condition::AlreadySo,
-            GateState::Open { plan } => Condition::Needed(format!("it was opened by plan {plan}")),
+            GateState::Open { plan, .. } if plan == self.plan.to_string() => Condition::AlreadySo,
+            GateState::Open { plan, .. } => Condition::Needed(format!("it was opened by plan {plan}")),
             GateState::Damaged { reason } => Condition::Needed(format!("it is damaged: {reason}")),
         })
     }
@@ -234,7 +234,7 @@ impl NodeExecutor<'_> {
     fn check_gate_open(&self, path: &str) -> Result<Condition, StepError> {
         let leftover = files::has_leftover(self.disk, Path::new(path)).map_err(|error| file_error(&error))?;
         Ok(match self.gate(path)? {
-            GateState::Open { plan } if plan == self.plan.to_string() && !leftover => Condition::AlreadySo,
+            GateState::Open { plan, .. } if plan == self.plan.to_string() && !leftover => Condition::AlreadySo,
             _ => Condition::Needed("last, when everything else is in place".to_owned()),
         })
     }
