@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
-use spec::{ConfigNode, ConfigTree, Setting};
+use spec::{ConfigNode, ConfigTree, Setting, render_yaml};
 
 use crate::containerd::CONTAINERD_UNIT;
 use crate::error::RenderError;
 use crate::gate::GATE_PATH;
 use crate::unit::{Argument, Section, UnitFile};
-use crate::yaml::render_yaml;
 
 /// The variable of the gate that carries all flags.
 pub(crate) const ARGUMENTS_VARIABLE: &str = "KUBELET_ARGS";
@@ -24,7 +23,7 @@ pub(crate) fn render_config(tree: &ConfigTree) -> Vec<u8> {
     let mut fields = object(tree);
     fields.insert("apiVersion".to_owned(), "kubelet.config.k8s.io/v1beta1".into());
     fields.insert("kind".to_owned(), "KubeletConfiguration".into());
-    render_yaml(&Value::Object(fields)).into_bytes()
+    render_yaml(&fields).into_bytes()
 }
 
 /// The plain document of a tree whose leaves know their origin.
@@ -39,18 +38,20 @@ pub(crate) fn object(tree: &ConfigTree) -> Map<String, Value> {
 /// The kubeconfig with which a kubelet asks for its certificate. A secret: it carries the token.
 pub(crate) fn render_bootstrap_kubeconfig(cluster: &str, server: &str, authority_pem: &str, token: &str) -> Vec<u8> {
     let user = "kubelet-bootstrap";
-    render_yaml(&json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{
-            "name": cluster,
-            "cluster": { "certificate-authority-data": BASE64.encode(authority_pem.as_bytes()), "server": server },
-        }],
-        "contexts": [{ "name": cluster, "context": { "cluster": cluster, "user": user } }],
-        "current-context": cluster,
-        "users": [{ "name": user, "user": { "token": token } }],
-    }))
-    .into_bytes()
+    let authority = BASE64.encode(authority_pem.as_bytes());
+    let fields = [
+        ("apiVersion", json!("v1")),
+        ("kind", json!("Config")),
+        (
+            "clusters",
+            json!([{"name": cluster, "cluster": {"certificate-authority-data": authority, "server": server}}]),
+        ),
+        ("users", json!([{"name": user, "user": {"token": token}}])),
+        ("contexts", json!([{"name": cluster, "context": {"cluster": cluster, "user": user}}])),
+        ("current-context", json!(cluster)),
+    ];
+    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    render_yaml(&fields).into_bytes()
 }
 
 /// All flags as one value of the gate, which systemd splits at white space into arguments.

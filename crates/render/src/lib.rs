@@ -21,7 +21,6 @@ mod kubelet;
 pub mod network;
 mod unit;
 mod worker;
-mod yaml;
 
 pub use bundle::{BUNDLE_PATH, Bundle, File, Gate, Join, Secrecy, Start, Unit};
 pub use cloud_config::cloud_config;

@@ -46,3 +46,4 @@ pub use values::{
     REDACTED, Role, RuntimeSource, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
+pub use yaml::render_yaml;

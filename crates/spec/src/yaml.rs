@@ -6,6 +6,15 @@ use serde_json::{Number, Value};
 
 const INDENT: &str = "  ";
 
+/// A document of these fields, in their order; the same fields give the same bytes.
+pub fn render_yaml(fields: &serde_json::Map<String, Value>) -> String {
+    let mut text = String::new();
+    for (name, value) in fields {
+        write_field(&mut text, 0, name, value);
+    }
+    text
+}
+
 pub(crate) fn write_key(text: &mut String, depth: usize, name: &str) {
     text.push_str(&INDENT.repeat(depth));
     text.push_str(&scalar(name));
