@@ -72,7 +72,7 @@ fn ask_why_not_joined(host: &NodeHost, bundle: &Bundle) -> Option<Blocked> {
         JoinAnswer::TokenRefused => blocked(
             ErrorClass::NeedsOperator,
             format!("the API server {server} refuses the bootstrap token (401): it is unknown, mistyped or expired"),
-            "make a new token, put it into the spec, and deliver the bundle again",
+            "make a new token, put it into the spec, deliver the bundle again, then: nodestrap apply",
         ),
         JoinAnswer::CertificateRefused { reason } => blocked(
             ErrorClass::NeedsOperator,
@@ -92,7 +92,10 @@ fn ask_why_not_joined(host: &NodeHost, bundle: &Bundle) -> Option<Blocked> {
 
 fn ask_about_node(host: &NodeHost, bundle: &Bundle, status: &mut Status) -> Option<String> {
     let kubeconfig = read(host, &bundle.join.kubeconfig)?;
-    let name = host.machine.hostname().ok()?.to_lowercase();
+    let name = match &bundle.join.node_name {
+        Some(name) => name.clone(),
+        None => host.machine.hostname().ok()?.to_lowercase(),
+    };
     match ask(cluster::node_condition(&kubeconfig, &name, QUESTION_DEADLINE)) {
         Ok(NodeCondition::Ready) => Some("Ready".to_owned()),
         Ok(NodeCondition::NotReady { reason }) => {

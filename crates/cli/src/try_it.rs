@@ -83,7 +83,13 @@ pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
 fn make_sandbox(keep: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = match keep {
         Some(folder) => folder.to_owned(),
-        None => std::env::temp_dir().join(format!("nodestrap-try-{}", std::process::id())),
+        None => {
+            use std::os::unix::fs::DirBuilderExt as _;
+            let folder = std::env::temp_dir().join(format!("nodestrap-try-{}", std::process::id()));
+            // Ours alone: a folder that somebody prepared under this name is refused.
+            std::fs::DirBuilder::new().mode(0o700).create(&folder).or_fail(Code::WrongInput)?;
+            folder
+        }
     };
     let in_use = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
     if in_use {

@@ -85,6 +85,8 @@ pub struct Join {
     /// The client certificate that the kubelet gets when it joins. Its kubeconfig names this file before it is there.
     pub client_certificate: String,
     pub kubelet_unit: String,
+    /// `None`: the host name, as the kubelet registers it.
+    pub node_name: Option<String>,
 }
 
 impl File {

@@ -66,6 +66,8 @@ struct JoinEntry {
     bootstrap_kubeconfig: String,
     kubeconfig: String,
     client_certificate: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_name: Option<String>,
     kubelet_unit: String,
 }
 
@@ -178,6 +180,7 @@ fn document(bundle: &Bundle, digest: String, contents: Contents) -> Document {
             bootstrap_kubeconfig: bundle.join.bootstrap_kubeconfig.clone(),
             kubeconfig: bundle.join.kubeconfig.clone(),
             client_certificate: bundle.join.client_certificate.clone(),
+            node_name: bundle.join.node_name.clone(),
             kubelet_unit: bundle.join.kubelet_unit.clone(),
         },
         files: bundle.files.iter().map(|file| file_entry(file, contents)).collect(),
@@ -248,6 +251,7 @@ fn read(
             bootstrap_kubeconfig: document.join.bootstrap_kubeconfig,
             kubeconfig: document.join.kubeconfig,
             client_certificate: document.join.client_certificate,
+            node_name: document.join.node_name,
             kubelet_unit: document.join.kubelet_unit,
         },
     };

@@ -40,6 +40,7 @@ pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderE
             api_server: cluster.api_server.value.as_str().to_owned(),
             bootstrap_kubeconfig: required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?.to_owned(),
             kubeconfig: required_flag(group, KUBECONFIG_FLAG)?.to_owned(),
+            node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
             client_certificate: format!("{}/kubelet-client-current.pem", certificate_folder(group)),
             kubelet_unit: KUBELET_UNIT.to_owned(),
         },
@@ -103,7 +104,7 @@ fn add_bridge_network(bundle: &mut Bundle, group: &CompleteGroup) -> Result<(), 
         cni_config: "/etc/cni/net.d/10-nodestrap.conflist".to_owned(),
         kubeconfig: bundle.join.kubeconfig.clone(),
         client_certificate: bundle.join.client_certificate.clone(),
-        node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
+        node_name: bundle.join.node_name.clone(),
     };
     bundle.files.extend([
         public(NETWORK_SETTINGS_PATH, settings.to_json().into_bytes()),

@@ -35,6 +35,7 @@ fn sample() -> Bundle {
             api_server: "https://10.0.0.1:6443".to_owned(),
             bootstrap_kubeconfig: "/etc/a/secret".to_owned(),
             kubeconfig: "/var/lib/kubelet/kubeconfig".to_owned(),
+            node_name: None,
             client_certificate: "/var/lib/kubelet/pki/kubelet-client-current.pem".to_owned(),
             kubelet_unit: "kubelet.service".to_owned(),
         },

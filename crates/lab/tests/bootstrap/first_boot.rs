@@ -43,7 +43,18 @@ fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
     let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
     assert!(again.contains("nothing to do"), "{again}");
 
+    // A gate that was damaged behind our back is taken away, and the bootstrap runs again by itself.
     let before = tree(&machine).expect("tree");
+    machine.run(&["sh", "-c", "echo KUBELET_ARGS= > /etc/kubernetes/kubelet.env"]).expect("damaged");
+    machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
+    machine
+        .wait_until("the gate is whole again and the kubelet runs", PATIENCE, |node| {
+            let is_whole = node.exec(&["nodestrap", "gate"])?.status.success();
+            Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", "kubelet.service"])?.status.success())
+        })
+        .expect("mended");
+    assert_eq!(tree(&machine).expect("tree"), before);
+
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready again");
