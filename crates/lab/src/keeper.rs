@@ -28,9 +28,10 @@ pub(crate) fn nspawn_process(node: &str) -> String {
 /// Runs until the node goes off or its lab ends. A thread of the owner for tests, a background process for the command line.
 pub fn keep_node(lab: &str, node: &str) -> Result<()> {
     let state = StateFile::of(lab);
-    let outcome = boot_while_wanted(&state, lab, node);
+    let start = state.load()?.nodes.get(node).map_or(0, |node| node.starts);
+    let outcome = boot_while_wanted(&state, lab, node, start);
     // Whoever waits for the node learns that nothing will come. Fails if the lab is gone, which is no news then.
-    let _ = change_node(&state, node, |node| node.desired = Desired::Stopped);
+    let _ = change_node(&state, node, start, |node| node.desired = Desired::Stopped);
     if let Err(error) = &outcome {
         let log = log_path(state.folder(), &nspawn_process(node));
         let _ = crate::command::append(&log).map(|mut log| {
@@ -41,23 +42,24 @@ pub fn keep_node(lab: &str, node: &str) -> Result<()> {
     outcome
 }
 
-fn boot_while_wanted(state: &StateFile, lab: &str, node: &str) -> Result<()> {
+fn boot_while_wanted(state: &StateFile, lab: &str, node: &str, start: u32) -> Result<()> {
     loop {
         let known = state.load()?;
-        let wanted = known.nodes.get(node).is_some_and(|node| node.desired == Desired::Running);
+        let is_mine = |node: &NodeState| node.starts == start && node.desired == Desired::Running;
+        let wanted = known.nodes.get(node).is_some_and(is_mine);
         if known.closing || !wanted {
             return Ok(());
         }
         let mut child = boot(state, lab, node)?;
         let leader = wait_for_leader(&mut child);
         if let Ok(leader) = leader {
-            change_node(state, node, |node| {
+            change_node(state, node, start, |node| {
                 node.leader = Some(leader);
                 node.boots += 1;
             })?;
         }
         let status = child.wait().context("waiting for nspawn")?;
-        change_node(state, node, |node| node.leader = None)?;
+        change_node(state, node, start, |node| node.leader = None)?;
         leader?;
         if status.code() != Some(REBOOT_ASKED) {
             return Ok(());
@@ -65,8 +67,9 @@ fn boot_while_wanted(state: &StateFile, lab: &str, node: &str) -> Result<()> {
     }
 }
 
-fn change_node(state: &StateFile, node: &str, change: impl FnOnce(&mut NodeState)) -> Result<()> {
-    state.update(|state| state.nodes.get_mut(node).map(change)).map(drop)
+/// Unless the node was started anew since: then it is another keeper's.
+fn change_node(state: &StateFile, node: &str, start: u32, change: impl FnOnce(&mut NodeState)) -> Result<()> {
+    state.update(|state| state.nodes.get_mut(node).filter(|node| node.starts == start).map(change)).map(drop)
 }
 
 fn boot(state: &StateFile, lab: &str, node: &str) -> Result<Child> {

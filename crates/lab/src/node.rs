@@ -91,7 +91,7 @@ impl Node {
                 bail!("the lab has a node named '{name}' already");
             }
             let index = free_index(state.nodes.values().map(|node| node.index))?;
-            let node = NodeState { index, desired: Desired::Stopped, leader: None, boots: 0 };
+            let node = NodeState { index, desired: Desired::Stopped, leader: None, boots: 0, starts: 0 };
             state.nodes.insert(name.to_owned(), node);
             Ok(index)
         })??;
@@ -186,6 +186,7 @@ impl Node {
         self.state.update(|state| {
             if let Some(node) = state.nodes.get_mut(&self.name) {
                 node.desired = desired;
+                node.starts += u32::from(desired == Desired::Running);
             }
         })
     }

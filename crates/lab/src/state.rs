@@ -31,6 +31,10 @@ pub struct NodeState {
     pub leader: Option<ProcessId>,
     /// How often the lab has booted it.
     pub boots: u32,
+    /// Counts the calls of `start`, each of which has a keeper: an older keeper that notices late that its machine is
+    /// gone must not take the newer one's for its own.
+    #[serde(default)]
+    pub starts: u32,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
