@@ -219,25 +219,3 @@ fn a_panic_in_a_step_passes_through_and_does_not_hang_the_run() {
         assert!(std::panic::catch_unwind(quiet).is_err(), "{workers:?}");
     }
 }
-
-#[test]
-#[ignore = "measures; run in release"]
-fn a_run_with_nothing_to_do_takes_less_than_three_milliseconds() {
-    let name = |n: usize| format!("s{n}");
-    let with_need = |n: usize| step(&name(n), &[name(n - 6).as_str()]);
-    let steps = (0..60).map(|n| if n < 6 { step(&name(n), &[]) } else { with_need(n) }).collect();
-    let (store, executor, plan) = (FakeStore::default(), FakeExecutor::new(), plan(steps));
-    run_on(store.clone(), &plan, &executor, &FakeClock::default(), Workers::Threads(8));
-    #[allow(clippy::disallowed_methods, reason = "a measurement")]
-    let measure = |workers| {
-        let start = std::time::Instant::now();
-        run_on(store.clone(), &plan, &executor, &FakeClock::default(), workers);
-        start.elapsed()
-    };
-    for workers in [SEQUENTIAL, Workers::Threads(1), Workers::Threads(8)] {
-        // The best of many: the others measure what else the machine does.
-        let best = (0..200).map(|_| measure(workers)).min().unwrap();
-        println!("{workers:?}: {best:?} for {} steps and {} bytes", plan.steps.len(), store.contents().len());
-        assert!(best < Duration::from_millis(3));
-    }
-}

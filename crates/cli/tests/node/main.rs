@@ -1,0 +1,43 @@
+//! `plan`, `apply`, `status`, `timeline` and `gate` on a folder that stands for a machine.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod apply;
+mod busy;
+mod gate;
+mod needs_a_person;
+mod plan;
+mod status;
+mod timeline;
+mod wrong_input;
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use support::{
+    BUNDLE, GATE, JOURNAL, Ran, Sandbox, bundle, can_run, example, finish, golden, is_root, nodestrap, other_bundle,
+    program, text,
+};
+
+/// Every file that an apply of the example brings, with its mode.
+const BROUGHT: [(&str, u32); 9] = [
+    ("/etc/containerd/config.toml", 0o644),
+    ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", 0o600),
+    (GATE, 0o644),
+    ("/etc/kubernetes/kubelet.yaml", 0o644),
+    ("/etc/kubernetes/pki/ca.crt", 0o644),
+    ("/etc/nodestrap/network.json", 0o644),
+    ("/etc/systemd/system/kubelet.service", 0o644),
+    ("/etc/systemd/system/nodestrap-network.service", 0o644),
+    (JOURNAL, 0o600),
+];
+
+/// In YAML the same as in JSON.
+fn agree(in_format: impl Fn(&str) -> Ran, code: i32) -> Value {
+    let json = in_format("json").expect(code).json();
+    let yaml: Value = serde_saphyr::from_str(&in_format("yaml").expect(code).out).unwrap();
+    assert_eq!(json, yaml);
+    json
+}
