@@ -1,4 +1,3 @@
-
 use super::*;
 use rustix::fs::{FlockOperation, flock};
 

@@ -1,4 +1,3 @@
-
 use super::*;
 
 fn stopped(sandbox: &Sandbox, why: &[&str]) {

@@ -1,4 +1,3 @@
-
 use super::*;
 
 /// Code, phase and summary, the same in every form.

@@ -1,4 +1,3 @@
-
 use super::*;
 
 fn refused(sandbox: &Sandbox, why: &[&str]) {
