@@ -35,11 +35,7 @@ pub(crate) fn run(arguments: &RootArguments, screen: &Screen) -> Outcome {
     let bytes =
         disk.read(Path::new(&settings.kubeconfig), KUBECONFIG_LIMIT).or_fail(Code::MayRetry)?.ok_or_else(absent)?;
     let kubeconfig = String::from_utf8(bytes).or_fail(Code::MayRetry)?;
-    let node_name = match &settings.node_name {
-        Some(name) => name.clone(),
-        // The kubelet registers under the lower-case host name.
-        None => host.machine.hostname().or_fail(Code::NeedsPerson)?.to_lowercase(),
-    };
+    let node_name = host.node_name(settings.node_name.as_deref()).or_fail(Code::NeedsPerson)?;
     let pod_cidrs = ask(cluster::wait_for_pod_cidrs(&kubeconfig, &node_name, WAIT_DEADLINE, |trouble| {
         screen.remark(&format!("still waiting for the PodCIDR of {node_name}: {trouble}"));
     }))

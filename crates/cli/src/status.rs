@@ -92,10 +92,7 @@ fn ask_why_not_joined(host: &NodeHost, bundle: &Bundle) -> Option<Blocked> {
 
 fn ask_about_node(host: &NodeHost, bundle: &Bundle, status: &mut Status) -> Option<String> {
     let kubeconfig = read(host, &bundle.join.kubeconfig)?;
-    let name = match &bundle.join.node_name {
-        Some(name) => name.clone(),
-        None => host.machine.hostname().ok()?.to_lowercase(),
-    };
+    let name = host.node_name(bundle.join.node_name.as_deref()).ok()?;
     match ask(cluster::node_condition(&kubeconfig, &name, QUESTION_DEADLINE)) {
         Ok(NodeCondition::Ready) => Some("Ready".to_owned()),
         Ok(NodeCondition::NotReady { reason }) => {

@@ -9,7 +9,7 @@ use engine::{
     RetryPolicy, Run, Step, StepError, StepId, Workers,
 };
 use host::disk::{Disk, DiskError};
-use host::machine::Machine;
+use host::machine::{Machine, MachineError};
 use host::units::Units;
 use render::bundle::Bundle;
 
@@ -28,6 +28,16 @@ pub struct NodeHost {
     pub units: Arc<dyn Units>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
+}
+
+impl NodeHost {
+    /// The name under which the kubelet registers: the one it was given, or else the lower-case host name.
+    pub fn node_name(&self, given: Option<&str>) -> Result<String, MachineError> {
+        match given {
+            Some(name) => Ok(name.to_owned()),
+            None => Ok(self.machine.hostname()?.to_lowercase()),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
