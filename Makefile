@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(NODESTRAP_CACHE)/target
 DENY_VERSION := 0.20.2
 DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help try test setup lint unit booted lab bench dist install
+.PHONY: help claim try test setup lint unit booted lab bench dist install
 
 help:
 	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
@@ -18,22 +18,25 @@ help:
 	@echo 'make bench   measure beside the peers (root)'
 	@echo 'make dist    the one static binary'
 
-try:
+claim:
+	@scripts/claim-target
+
+try: claim
 	cargo build --locked -p cli
 	@$(CARGO_TARGET_DIR)/debug/nodestrap try
 
 test: setup lint unit booted
 
 # Debian packages (as root), Kubernetes and the node's root file system: once, then a matter of milliseconds.
-setup:
+setup: claim
 	cargo run --locked --quiet -p lab -- prepare --install
 
-lint: $(DENY)
+lint: claim $(DENY)
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 	$(DENY) --log-level error check bans licenses sources
 
-unit:
+unit: claim
 	cargo test --locked --workspace --exclude lab --quiet
 
 booted: setup
@@ -45,12 +48,12 @@ lab: setup
 bench: setup
 	NODESTRAP_BINARY=$$(scripts/build-dist) bench/run
 
-dist:
+dist: claim
 	@scripts/build-dist
 
 # As a package would: for images that are baked on this machine.
 install: DESTDIR ?= /
-install:
+install: claim
 	install -D -m 0755 "$$(scripts/build-dist)" "$(DESTDIR)/usr/bin/nodestrap"
 	install -D -m 0644 -t "$(DESTDIR)/usr/lib/systemd/system" dist/systemd/*.service
 	systemctl --root="$(DESTDIR)" enable k8s-node-bootstrap.service
