@@ -28,7 +28,7 @@ struct CheckView {
 pub(crate) fn check(arguments: &SpecArguments, screen: &Screen) -> Outcome {
     let spec = load_complete(&arguments.files, screen)?;
     let view = CheckView {
-        cluster: spec.cluster.name.value.to_string(),
+        cluster: spec.name.value.to_string(),
         kubernetes_version: spec.cluster.kubernetes_version.value.to_string(),
         groups: spec.groups.iter().map(|group| group.name.value.to_string()).collect(),
     };
@@ -87,6 +87,7 @@ fn describe(origin: &Origin) -> String {
         Origin::User(at) => format!("the user: {}, line {}, column {}", at.file, at.line, at.column),
         Origin::Default { reason } => format!("default: {reason}"),
         Origin::Derived { from, rule } => format!("derived from {}: {rule}", from.join(", ")),
+        Origin::BuiltIn { component } => format!("nobody: what {component} of this release does by itself"),
     }
 }
 

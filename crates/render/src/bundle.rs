@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use crate::error::BundleError;
@@ -27,14 +28,70 @@ pub struct Bundle {
     pub cluster: String,
     pub group: String,
     pub kubernetes_version: String,
+    /// As the spec names them: what kind of node this is for.
+    pub kind: NodeKind,
     /// Programs that the image must bring, checked before anything is changed.
     pub required_programs: Vec<String>,
     /// Sorted by path, no duplicates.
     pub files: Vec<File>,
     /// In the order in which they are started.
     pub units: Vec<Unit>,
+    /// Sorted by name.
+    pub hooks: Vec<Hook>,
+    pub runtime: Runtime,
     pub gate: Gate,
     pub join: Join,
+}
+
+/// What a bundle was made for; a node compares it with what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeKind {
+    pub role: String,
+    pub os: String,
+    pub provider: String,
+    pub layout: String,
+}
+
+/// A unit of the user's that runs at a named point; its file is among the bundle's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Hook {
+    pub name: String,
+    /// As the spec names it, such as `before-kubelet`.
+    pub slot: String,
+    pub unit: String,
+    pub timeout_seconds: u64,
+    pub required: bool,
+}
+
+/// Where the container runtime comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Runtime {
+    pub name: String,
+    /// As the spec names it, such as `preinstalled`.
+    pub source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<Archive>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<Package>,
+}
+
+/// Something to download, from mirrors in the order in which they are tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Archive {
+    pub urls: Vec<String>,
+    pub sha256: String,
+}
+
+/// A package of the distribution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
 }
 
 /// A file of the node, owned by root.
@@ -74,6 +131,8 @@ pub enum Start {
 pub struct Gate {
     pub path: String,
     pub environment: BTreeMap<String, String>,
+    /// Variables that only the node can fill in, such as `NODE_IP`.
+    pub facts: Vec<String>,
 }
 
 /// What `status` needs to tell why a node has not joined; paths on the node, no secrets.

@@ -9,7 +9,9 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bundle::{API_VERSION, Bundle, File, Gate, Join, MAX_BUNDLE_BYTES, Secrecy, Start, Unit, sha256_hex};
+use crate::bundle::{
+    API_VERSION, Bundle, File, Gate, Hook, Join, MAX_BUNDLE_BYTES, NodeKind, Runtime, Secrecy, Start, Unit, sha256_hex,
+};
 use crate::check::{octal, validate_bundle, validate_path};
 use crate::error::BundleError;
 use crate::json;
@@ -30,8 +32,12 @@ struct Document {
     cluster: String,
     group: String,
     kubernetes_version: String,
+    node: NodeKind,
     required_programs: Vec<String>,
     units: Vec<UnitEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    hooks: Vec<Hook>,
+    runtime: Runtime,
     gate: GateEntry,
     join: JoinEntry,
     files: Vec<FileEntry>,
@@ -57,6 +63,8 @@ enum StartEntry {
 struct GateEntry {
     path: String,
     environment: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    facts: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -168,13 +176,20 @@ fn document(bundle: &Bundle, digest: String, contents: Contents) -> Document {
         cluster: bundle.cluster.clone(),
         group: bundle.group.clone(),
         kubernetes_version: bundle.kubernetes_version.clone(),
+        node: bundle.kind.clone(),
         required_programs: bundle.required_programs.clone(),
         units: bundle
             .units
             .iter()
             .map(|unit| UnitEntry { name: unit.name.clone(), start: StartEntry::from(unit.start) })
             .collect(),
-        gate: GateEntry { path: bundle.gate.path.clone(), environment: bundle.gate.environment.clone() },
+        hooks: bundle.hooks.clone(),
+        runtime: bundle.runtime.clone(),
+        gate: GateEntry {
+            path: bundle.gate.path.clone(),
+            environment: bundle.gate.environment.clone(),
+            facts: bundle.gate.facts.clone(),
+        },
         join: JoinEntry {
             api_server: bundle.join.api_server.clone(),
             bootstrap_kubeconfig: bundle.join.bootstrap_kubeconfig.clone(),
@@ -242,10 +257,17 @@ fn read(
         cluster: document.cluster,
         group: document.group,
         kubernetes_version: document.kubernetes_version,
+        kind: document.node,
         required_programs: document.required_programs,
         files,
         units: document.units.into_iter().map(|unit| Unit { name: unit.name, start: unit.start.into() }).collect(),
-        gate: Gate { path: document.gate.path, environment: document.gate.environment },
+        hooks: document.hooks,
+        runtime: document.runtime,
+        gate: Gate {
+            path: document.gate.path,
+            environment: document.gate.environment,
+            facts: document.gate.facts,
+        },
         join: Join {
             api_server: document.join.api_server,
             bootstrap_kubeconfig: document.join.bootstrap_kubeconfig,

@@ -22,7 +22,9 @@ pub mod network;
 mod unit;
 mod worker;
 
-pub use bundle::{BUNDLE_PATH, Bundle, File, Gate, Join, Secrecy, Start, Unit};
+pub use bundle::{
+    Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
+};
 pub use cloud_config::cloud_config;
 pub use error::{BundleError, RenderError};
 pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};

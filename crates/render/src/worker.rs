@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spec::{CompleteCluster, CompleteGroup, CompleteSpec, PodNetwork};
 
-use crate::bundle::{Bundle, File, Gate, Join, Secrecy, Start, Unit};
+use crate::bundle::{Bundle, File, Gate, Join, NodeKind, Runtime, Secrecy, Start, Unit};
 use crate::containerd::{self, CONTAINERD_UNIT};
 use crate::error::RenderError;
 use crate::gate::GATE_PATH;
@@ -27,15 +27,30 @@ pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderE
         let known = spec.groups.iter().map(|known| known.name.value.to_string()).collect();
         return Err(RenderError::UnknownGroup { group: group.to_owned(), known });
     };
-    let cluster = &spec.cluster;
+    let (name, group_name) = (spec.name.value.as_str(), group.name.value.as_str());
+    let (cluster, group) = (&spec.cluster, &group.spec);
+    let runtime = &group.container_runtime;
     let mut bundle = Bundle {
-        cluster: cluster.name.value.to_string(),
-        group: group.name.value.to_string(),
-        kubernetes_version: cluster.kubernetes_version.value.to_string(),
-        required_programs: vec![group.kubelet.binary.value.clone(), group.container_runtime.binary.value.clone()],
-        files: node_files(cluster, group)?,
+        cluster: name.to_owned(),
+        group: group_name.to_owned(),
+        kubernetes_version: group.kubernetes_version.value.to_string(),
+        kind: NodeKind {
+            role: group.role.value.to_string(),
+            os: group.os.value.to_string(),
+            provider: cluster.provider.value.to_string(),
+            layout: cluster.layout.value.to_string(),
+        },
+        required_programs: vec![group.kubelet.binary.value.to_string(), runtime.binary.value.to_string()],
+        files: node_files(name, cluster, group)?,
         units: vec![unit(CONTAINERD_UNIT, Start::BeforeGate), unit(KUBELET_UNIT, Start::AfterGate)],
-        gate: gate(cluster, group)?,
+        hooks: Vec::new(),
+        runtime: Runtime {
+            name: runtime.name.value.to_string(),
+            source: runtime.source.value.to_string(),
+            archive: None,
+            package: None,
+        },
+        gate: gate(name, group_name, group)?,
         join: Join {
             api_server: cluster.api_server.value.as_str().to_owned(),
             bootstrap_kubeconfig: required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?.to_owned(),
@@ -64,33 +79,33 @@ fn certificate_folder(group: &CompleteGroup) -> &str {
     group.kubelet.flags.get("cert-dir").map_or("/var/lib/kubelet/pki", |setting| setting.value.as_str())
 }
 
-fn gate(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Gate, RenderError> {
+fn gate(cluster: &str, name: &str, group: &CompleteGroup) -> Result<Gate, RenderError> {
     let environment = BTreeMap::from([
         (ARGUMENTS_VARIABLE.to_owned(), kubelet::render_arguments(&group.kubelet.flags)?),
-        ("NODESTRAP_CLUSTER".to_owned(), cluster.name.value.to_string()),
-        ("NODESTRAP_GROUP".to_owned(), group.name.value.to_string()),
+        ("NODESTRAP_CLUSTER".to_owned(), cluster.to_owned()),
+        ("NODESTRAP_GROUP".to_owned(), name.to_owned()),
     ]);
-    Ok(Gate { path: GATE_PATH.to_owned(), environment })
+    Ok(Gate { path: GATE_PATH.to_owned(), environment, facts: Vec::new() })
 }
 
-fn node_files(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Vec<File>, RenderError> {
+fn node_files(name: &str, cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Vec<File>, RenderError> {
     let authority = cluster.join.certificate_authority.value.as_str();
     let network_unit = match cluster.networking.pod_network.value {
         PodNetwork::Bridge => Some(NETWORK_UNIT),
         PodNetwork::None => None,
     };
     let bootstrap_kubeconfig = kubelet::render_bootstrap_kubeconfig(
-        cluster.name.value.as_str(),
+        name,
         cluster.api_server.value.as_str(),
         authority,
-        cluster.join.bootstrap_token.value.expose(),
+        cluster.join.bootstrap_token.as_ref().map_or("", |token| token.value.expose()),
     );
     Ok(vec![
         public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
         secret(required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?, bootstrap_kubeconfig),
         public(AUTHORITY_PATH, authority.as_bytes().to_vec()),
         public(CONTAINERD_CONFIG_PATH, containerd::render_config(&group.container_runtime.config)?),
-        public(&unit_path(KUBELET_UNIT), kubelet::render_unit(&group.kubelet.binary.value, network_unit)?),
+        public(&unit_path(KUBELET_UNIT), kubelet::render_unit(group.kubelet.binary.value.as_str(), network_unit)?),
     ])
 }
 

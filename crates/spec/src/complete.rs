@@ -1,77 +1,451 @@
-//! Every decision made: the complete specification, each value with its origin.
+//! The documents, field by field: what a user may say (`…Spec`) and what is decided in the end (`Complete…`).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use ipnet::IpNet;
-
+use crate::items::{
+    AbsolutePath, AdditionalUserData, Addresses, Archive, ExecCredential, ExtraUnit, FileAsset, Hook, Host, Image,
+    InstanceTypeName, Keyring, Labels, Line, MaxPods, ModuleName, Name, Networks, NoProxyEntry, Package, SecretText, Sha256, Sha512,
+    SysctlName, Taints, TrustedAuthority, WebUrl,
+};
 use crate::origin::Setting;
+use crate::record::{
+    Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet, Leaf,
+    Maybe, Nested, Required, RequiredNested, record,
+};
 use crate::values::{
-    ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, DomainName, GroupName, KubeVersion, PodNetwork, Role,
-    RuntimeSource, Taint,
+    ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
+    Installation, KubeVersion, Layout, Os, PodNetwork, Provider, Reservation, Role, Runtime, RuntimeSource,
 };
 
-/// No `Option` is left to be defaulted; `groups` are sorted by name.
+/// No `Option` is left to be defaulted: what may be `None` is then not there. `groups` are sorted by name.
 #[derive(Clone, PartialEq)]
 pub struct CompleteSpec {
-    pub cluster: CompleteCluster,
-    pub groups: Vec<CompleteGroup>,
-}
-
-#[derive(Clone, PartialEq)]
-pub struct CompleteCluster {
     pub name: Setting<ClusterName>,
-    pub kubernetes_version: Setting<KubeVersion>,
-    pub api_server: Setting<ApiServerUrl>,
-    pub join: CompleteJoin,
-    pub networking: CompleteNetworking,
+    pub cluster: CompleteCluster,
+    pub groups: Vec<CompleteNodeGroup>,
 }
 
 #[derive(Clone, PartialEq)]
-pub struct CompleteJoin {
-    pub bootstrap_token: Setting<BootstrapToken>,
-    pub certificate_authority: Setting<CertificatePem>,
-}
-
-#[derive(Clone, PartialEq)]
-pub struct CompleteNetworking {
-    pub pod_network: Setting<PodNetwork>,
-    pub service_cidrs: Setting<Vec<IpNet>>,
-    pub cluster_dns: Setting<Vec<IpAddr>>,
-    pub cluster_domain: Setting<DomainName>,
-}
-
-#[derive(Clone, PartialEq)]
-pub struct CompleteGroup {
+pub struct CompleteNodeGroup {
     pub name: Setting<GroupName>,
-    pub role: Setting<Role>,
-    pub labels: Setting<BTreeMap<String, String>>,
-    pub taints: Setting<Vec<Taint>>,
-    pub kubelet: CompleteKubelet,
-    pub container_runtime: CompleteContainerRuntime,
+    pub spec: CompleteGroup,
 }
 
-#[derive(Clone, PartialEq)]
-pub struct CompleteKubelet {
-    /// Absolute path of the kubelet in the image.
-    pub binary: Setting<String>,
-    /// The whole `KubeletConfiguration`, less `apiVersion` and `kind`.
-    pub config: ConfigTree,
-    /// Command-line flags (without dashes) for what the configuration file cannot say.
-    pub flags: BTreeMap<String, Setting<String>>,
+record!(
+    "the spec of a Cluster",
+    /// What all nodes of a cluster have in common.
+    ClusterSpec => CompleteCluster {
+        /// The release of Kubernetes. Default: the newest that nodestrap knows.
+        kubernetes_version: Leaf<KubeVersion> = "kubernetesVersion",
+        /// Who runs the machines. Default: metal.
+        provider: Leaf<Provider> = "provider",
+        /// The provider's region.
+        region: Maybe<Line> = "region",
+        /// Under which paths and names the files of a node lie. Default: nodestrap.
+        layout: Leaf<Layout> = "layout",
+        /// Where nodes reach the API server: https, a name or an address (IPv6 in brackets), no path.
+        api_server: Required<ApiServerUrl> = "apiServer",
+        /// How nodes join.
+        join: RequiredNested<CompleteJoin> = "join",
+        /// Addresses and names.
+        networking: Nested<CompleteNetworking> = "networking",
+        /// For nodes that reach the world through a proxy.
+        proxy: Nested<CompleteProxy> = "proxy",
+        /// What nodes believe besides what their image believes.
+        trust: Nested<CompleteTrust> = "trust",
+        /// Where nodes fetch what they need, if not from its makers.
+        assets: Nested<CompleteAssets> = "assets",
+        /// Mirrors of image registries: host of the registry, then base URLs in the order in which they are tried.
+        registry_mirrors: Leaf<BTreeMap<Host, Vec<WebUrl>>> = "registryMirrors",
+        /// Time servers. Default: those of the image.
+        ntp_servers: Leaf<Vec<Host>> = "ntpServers",
+        /// Kernel parameters on all nodes.
+        sysctls: Leaf<BTreeMap<SysctlName, Line>> = "sysctls",
+        /// Kernel modules on all nodes.
+        kernel_modules: Leaf<Vec<ModuleName>> = "kernelModules",
+        /// Files on all nodes.
+        file_assets: Leaf<Vec<FileAsset>> = "fileAssets",
+        /// Hooks on all nodes.
+        hooks: Leaf<Vec<Hook>> = "hooks",
+        /// Units on all nodes.
+        units: Leaf<Vec<ExtraUnit>> = "units",
+        /// User data of the user's own, on all nodes.
+        additional_user_data: Leaf<Vec<AdditionalUserData>> = "additionalUserData",
+        /// How what a node receives reaches it; a group may say otherwise.
+        delivery: Nested<DeliveryDefaults> = "delivery",
+        /// Certificates and keys of the control plane; needed by groups of the role control-plane only.
+        pki: Nested<CompletePki> = "pki",
+        /// The API server, as a static pod of the control plane.
+        kube_apiserver: Nested<CompleteKubeApiserver> = "kubeApiserver",
+        /// The controller manager, as a static pod of the control plane.
+        kube_controller_manager: Nested<CompleteKubeControllerManager> = "kubeControllerManager",
+        /// The scheduler, as a static pod of the control plane.
+        kube_scheduler: Nested<CompleteKubeScheduler> = "kubeScheduler",
+        /// etcd, as a static pod of the control plane.
+        etcd: Nested<CompleteEtcd> = "etcd",
+        /// The service proxy, as a static pod of every node.
+        kube_proxy: Nested<CompleteKubeProxy> = "kubeProxy",
+        /// The controller that keeps names of the API server in DNS, as a static pod of the control plane.
+        dns_controller: Nested<CompleteDnsController> = "dnsController",
+        /// Settings of the layout tectonic.
+        tectonic: Nested<CompleteTectonic> = "tectonic",
+        /// Settings of the layout eksctl.
+        eksctl: Nested<CompleteEksctl> = "eksctl",
+    }
+);
+
+record!(
+    "join",
+    /// How nodes join.
+    JoinSpec => CompleteJoin {
+        /// What a kubelet shows before it has a certificate: `kubeadm token create` makes one.
+        bootstrap_token: Maybe<BootstrapToken> = "bootstrapToken",
+        /// A program that gives the kubelet its credentials, instead of a token.
+        exec: Maybe<ExecCredential> = "exec",
+        /// The certificate authority of the cluster.
+        certificate_authority: Required<CertificatePem> = "certificateAuthority",
+    }
+);
+
+record!(
+    "networking",
+    /// Addresses and names.
+    NetworkingSpec => CompleteNetworking {
+        /// bridge: nodestrap configures a bridge on each node. none: a CNI DaemonSet brings the network.
+        pod_network: Leaf<PodNetwork> = "podNetwork",
+        /// The networks from which each node gets a range for its pods; at most one of each family.
+        pod_cidrs: Leaf<Networks> = "podCIDRs",
+        /// The networks of services; at most one of each family.
+        service_cidrs: Leaf<Networks> = "serviceCIDRs",
+        /// Default: the tenth address of each service network.
+        cluster_dns: Leaf<Addresses> = "clusterDNS",
+        /// The DNS domain of services.
+        cluster_domain: Leaf<DomainName> = "clusterDomain",
+    }
+);
+
+record!(
+    "proxy",
+    /// For nodes that reach the world through a proxy.
+    ProxySpec => CompleteProxy {
+        /// For http.
+        http: Maybe<WebUrl> = "http",
+        /// For https. Default: the one for http.
+        https: Maybe<WebUrl> = "https",
+        /// What is reached directly, besides what nodestrap works out.
+        no_proxy: Leaf<Vec<NoProxyEntry>> = "noProxy",
+    }
+);
+
+record!(
+    "trust",
+    /// What nodes believe besides what their image believes.
+    TrustSpec => CompleteTrust {
+        /// Certificate authorities of servers: registries, mirrors, proxies.
+        certificate_authorities: Leaf<Vec<TrustedAuthority>> = "certificateAuthorities",
+        /// OpenPGP keys that sign manifests.
+        keyrings: Leaf<Vec<Keyring>> = "keyrings",
+    }
+);
+
+record!(
+    "assets",
+    /// Where nodes fetch what they need, if not from its makers.
+    AssetsSpec => CompleteAssets {
+        /// A registry that holds copies of all images of Kubernetes. Default: registry.k8s.io
+        container_registry: Leaf<Line> = "containerRegistry",
+        /// Base URLs of mirrors of files.
+        file_repositories: Leaf<Vec<WebUrl>> = "fileRepositories",
+    }
+);
+
+record!(
+    "delivery",
+    /// How what a node receives reaches it.
+    DeliverySpec => CompleteDelivery {
+        /// In which form. Default: Ignition for the systems that start with it, else cloud-config.
+        format: Leaf<DeliveryFormat> = "format",
+        /// Whether user data is compressed. Default: auto.
+        compression: Leaf<Compression> = "compression",
+        /// How nodestrap itself reaches the node.
+        nodestrap: Nested<CompleteNodestrap> = "nodestrap",
+        /// A place for bundles that are too large for user data, which then carries only the digest.
+        store: Nested<CompleteStore> = "store",
+    }
+);
+
+record!(
+    "delivery",
+    /// What the groups of a cluster have in common in their delivery.
+    DeliveryDefaultsSpec => DeliveryDefaults {
+        /// In which form.
+        format: Maybe<DeliveryFormat> = "format",
+        /// Whether user data is compressed.
+        compression: Maybe<Compression> = "compression",
+        /// How nodestrap itself reaches the nodes.
+        nodestrap: Nested<NodestrapDefaults> = "nodestrap",
+        /// A place for bundles that are too large for user data, which then carries only the digest.
+        store: Nested<StoreDefaults> = "store",
+    }
+);
+
+record!(
+    "nodestrap",
+    /// How nodestrap itself reaches the nodes.
+    NodestrapDefaultsSpec => NodestrapDefaults {
+        /// image: it is part of the image. download: on first boot.
+        installation: Maybe<Installation> = "installation",
+        /// Where it lies, or is put.
+        path: Maybe<AbsolutePath> = "path",
+        /// Where it is downloaded from; mirrors, tried in order.
+        urls: Maybe<Vec<WebUrl>> = "urls",
+        /// Of the static binary; needed for a download.
+        sha256: Maybe<Sha256> = "sha256",
+        /// Of the static binary; needed for a download by Ignition 2.3.
+        sha512: Maybe<Sha512> = "sha512",
+    }
+);
+
+record!(
+    "store",
+    /// A place for bundles.
+    StoreDefaultsSpec => StoreDefaults {
+        /// Base URLs; mirrors, tried in order. A bundle is there under its digest.
+        urls: Maybe<Vec<WebUrl>> = "urls",
+        /// Whom to believe that it is the store, besides what the image trusts.
+        certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
+    }
+);
+
+record!(
+    "nodestrap",
+    /// How nodestrap itself reaches the node.
+    NodestrapSpec => CompleteNodestrap {
+        /// image: it is part of the image. download: on first boot.
+        installation: Leaf<Installation> = "installation",
+        /// Where it lies, or is put. Default: by the operating system.
+        path: Leaf<AbsolutePath> = "path",
+        /// Where it is downloaded from; mirrors, tried in order.
+        urls: Leaf<Vec<WebUrl>> = "urls",
+        /// Of the static binary; needed for a download.
+        sha256: Maybe<Sha256> = "sha256",
+        /// Of the static binary; needed for a download by Ignition 2.3.
+        sha512: Maybe<Sha512> = "sha512",
+    }
+);
+
+record!(
+    "store",
+    /// A place for bundles.
+    StoreSpec => CompleteStore {
+        /// Base URLs; mirrors, tried in order. A bundle is there under its digest.
+        urls: Leaf<Vec<WebUrl>> = "urls",
+        /// Whom to believe that it is the store, besides what the image trusts.
+        certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
+    }
+);
+
+record!(
+    "pki",
+    /// Certificates, keys and kubeconfigs of a control plane, as `nodestrap pki create` makes them.
+    PkiSpec => CompletePki {
+        /// The folder that has them, relative to the spec.
+        folder: Maybe<crate::pki::PkiFolder> = "folder",
+    }
+);
+
+macro_rules! static_pod {
+    ($what:literal, $(#[doc = $meaning:literal])+ $spec:ident => $complete:ident of $component:ty
+     $({ $($(#[doc = $doc:literal])+ $field:ident: $slot:ty = $name:literal),+ $(,)? })?) => {
+        record!(
+            $what,
+            $(#[doc = $meaning])+
+            $spec => $complete {
+                /// The image. Default: that of the release.
+                image: Leaf<Image> = "image",
+                $($($(#[doc = $doc])+ $field: $slot = $name,)+)?
+                /// Any flag of it, without dashes; laid over nodestrap's own.
+                flags: Flags<$component> = "flags",
+            }
+        );
+    };
 }
 
-#[derive(Clone, PartialEq)]
-pub struct CompleteContainerRuntime {
-    pub source: Setting<RuntimeSource>,
-    /// Absolute path of containerd in the image; its presence is checked before anything is changed.
-    pub binary: Setting<String>,
-    pub sandbox_image: Setting<String>,
-    /// Folder of the CNI plug-ins in the image.
-    pub cni_binaries: Setting<String>,
-    /// The whole containerd configuration (version 3).
-    pub config: ConfigTree,
-}
+static_pod!("kubeApiserver", /// The API server.
+    KubeApiserverSpec => CompleteKubeApiserver of KubeApiserver {
+        /// Names that the API server has in DNS inside the network (annotation for the DNS controller).
+        internal_name: Maybe<DomainName> = "internalName",
+        /// Names that the API server has in DNS for the world.
+        external_name: Maybe<DomainName> = "externalName",
+    });
+static_pod!("kubeControllerManager", /// The controller manager.
+    KubeControllerManagerSpec => CompleteKubeControllerManager of KubeControllerManager);
+static_pod!("kubeScheduler", /// The scheduler.
+    KubeSchedulerSpec => CompleteKubeScheduler of KubeScheduler {
+        /// Any field of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
+        config: Config<KubeScheduler> = "config",
+    });
+static_pod!("etcd", /// etcd.
+    EtcdSpec => CompleteEtcd of Etcd {
+        /// Names of the nodes that are members. Default: each node is a cluster of its own.
+        members: Leaf<Vec<Name>> = "members",
+        /// Members are reached as MEMBER.DOMAIN. Default: internal. and the name of the cluster.
+        domain: Leaf<DomainName> = "domain",
+        /// Where the data lies.
+        data_folder: Leaf<AbsolutePath> = "dataFolder",
+    });
+static_pod!("kubeProxy", /// The service proxy.
+    KubeProxySpec => CompleteKubeProxy of KubeProxy {
+        /// The kubeconfig of the user system:kube-proxy; the static pod is there only if this is.
+        kubeconfig: Maybe<SecretText> = "kubeconfig",
+        /// Any field of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1).
+        config: Config<KubeProxy> = "config",
+    });
+
+record!(
+    "dnsController",
+    /// The controller that keeps names of the API server in DNS.
+    DnsControllerSpec => CompleteDnsController {
+        /// Its image; the static pod is there only if this is.
+        image: Maybe<Image> = "image",
+        /// The command with its arguments.
+        command: Leaf<Vec<Line>> = "command",
+    }
+);
+
+record!(
+    "tectonic",
+    /// Settings of the layout tectonic.
+    TectonicSpec => CompleteTectonic {
+        /// The image that the kubelet wrapper runs, without its tag.
+        kubelet_image: Leaf<Line> = "kubeletImage",
+        /// The tag. Default: from kubernetesVersion.
+        kubelet_image_tag: Leaf<Line> = "kubeletImageTag",
+        /// Versions of docker for each minor of Kubernetes, best first.
+        runtime_mappings: Leaf<BTreeMap<Line, Vec<Line>>> = "runtimeMappings",
+        /// Template of the address of torcx manifests.
+        manifest_url: Leaf<Line> = "manifestURL",
+        /// Whether the operating system is updated at bootstrap.
+        upgrade_os: Leaf<bool> = "upgradeOS",
+        /// Whether this group has the units bootkube and tectonic; on one master only.
+        bootkube: Leaf<bool> = "bootkube",
+    }
+);
+
+record!(
+    "eksctl",
+    /// Settings of the layout eksctl.
+    EksctlSpec => CompleteEksctl {
+        /// The account of the registry that has the pause image.
+        ecr_account: Leaf<Line> = "ecrAccount",
+    }
+);
+
+record!(
+    "the spec of a NodeGroup",
+    /// Nodes that are alike.
+    GroupSpec => CompleteGroup {
+        /// What the nodes are for. Default: worker.
+        role: Leaf<Role> = "role",
+        /// The operating system of the image. Default: debian.
+        os: Leaf<Os> = "os",
+        /// The release of the kubelet, if not that of the cluster: up to three minors older, never newer.
+        kubernetes_version: Leaf<KubeVersion> = "kubernetesVersion",
+        /// The machines, for launch templates and for what depends on their size.
+        machines: Nested<CompleteMachines> = "machines",
+        /// Set by the kubelet when the node registers. Of the domains kubernetes.io and k8s.io only what a kubelet may set.
+        labels: Leaf<Labels> = "labels",
+        /// On the node from the moment it registers.
+        taints: Leaf<Taints> = "taints",
+        /// A number, `map` (by instance type, as the VPC network plug-in of AWS needs it), or an expression.
+        max_pods: Leaf<MaxPods> = "maxPods",
+        /// auto: what the system and Kubernetes need is kept back, by instance type.
+        reservation: Leaf<Reservation> = "reservation",
+        /// The kubelet.
+        kubelet: Nested<CompleteKubelet> = "kubelet",
+        /// The container runtime.
+        container_runtime: Nested<CompleteContainerRuntime> = "containerRuntime",
+        /// Kernel parameters; those of the cluster are laid under them.
+        sysctls: Leaf<BTreeMap<SysctlName, Line>> = "sysctls",
+        /// Kernel modules, besides those of the cluster.
+        kernel_modules: Leaf<Vec<ModuleName>> = "kernelModules",
+        /// Files, besides those of the cluster.
+        file_assets: Leaf<Vec<FileAsset>> = "fileAssets",
+        /// Hooks, besides those of the cluster.
+        hooks: Leaf<Vec<Hook>> = "hooks",
+        /// Units, besides those of the cluster.
+        units: Leaf<Vec<ExtraUnit>> = "units",
+        /// User data of the user's own, after that of the cluster.
+        additional_user_data: Leaf<Vec<AdditionalUserData>> = "additionalUserData",
+        /// How what a node receives reaches it, where it differs from the cluster's.
+        delivery: Nested<CompleteDelivery> = "delivery",
+    }
+);
+
+record!(
+    "machines",
+    /// The machines of a group.
+    MachinesSpec => CompleteMachines {
+        /// Machine type of the provider.
+        instance_type: Maybe<InstanceTypeName> = "instanceType",
+        /// Whether the network plug-in of AWS gives prefixes instead of addresses.
+        prefix_delegation: Leaf<bool> = "prefixDelegation",
+        /// Image of the machines, as the provider names it.
+        image: Maybe<Line> = "image",
+        /// Fewest machines.
+        min: Leaf<u32> = "min",
+        /// Most machines.
+        max: Leaf<u32> = "max",
+        /// How many there are to begin with.
+        desired: Leaf<u32> = "desired",
+        /// Subnets, as the provider names them.
+        subnets: Leaf<Vec<Line>> = "subnets",
+        /// Security groups (aws) or network tags (gce).
+        security_groups: Leaf<Vec<Line>> = "securityGroups",
+        /// Instance profile (aws) or service account (gce).
+        identity: Maybe<Line> = "identity",
+        /// Size of the root disk in GiB.
+        disk_size: Maybe<u32> = "diskSize",
+        /// Tags (aws) or labels (gce) of the machines.
+        tags: Leaf<BTreeMap<Line, Line>> = "tags",
+    }
+);
+
+record!(
+    "kubelet",
+    /// The kubelet of a group.
+    KubeletSpec => CompleteKubelet {
+        /// Absolute path in the image.
+        binary: Leaf<AbsolutePath> = "binary",
+        /// Any field of KubeletConfiguration (kubelet.config.k8s.io/v1beta1); laid over nodestrap's own, leaf by leaf.
+        config: Config<Kubelet> = "config",
+        /// For what the configuration cannot say; names without dashes.
+        flags: Flags<Kubelet> = "flags",
+    }
+);
+
+record!(
+    "containerRuntime",
+    /// The container runtime of a group.
+    ContainerRuntimeSpec => CompleteContainerRuntime {
+        /// Which one. Default: by the operating system.
+        name: Leaf<Runtime> = "name",
+        /// Where it comes from. Default: preinstalled.
+        source: Leaf<RuntimeSource> = "source",
+        /// Absolute path of its program; its presence is checked before anything is changed.
+        binary: Leaf<AbsolutePath> = "binary",
+        /// Where it is downloaded from; for the sources tree and sysext.
+        archive: Maybe<Archive> = "archive",
+        /// For the source package.
+        package: Maybe<Package> = "package",
+        /// The image of the pause container; a tag or digest is needed.
+        sandbox_image: Leaf<Image> = "sandboxImage",
+        /// Folder of the CNI plug-ins.
+        cni_binaries: Leaf<AbsolutePath> = "cniBinaries",
+        /// containerd's configuration (version 3); laid over nodestrap's own, leaf by leaf.
+        config: Config<Containerd> = "config",
+    }
+);
 
 /// A configuration document whose every leaf knows its origin. Lists are leaves.
 pub type ConfigTree = BTreeMap<String, ConfigNode>;

@@ -2,13 +2,28 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::catalog::{Field, Schema};
+use crate::catalog::{Component, Field, Schema};
 use crate::complete::{ConfigNode, ConfigTree};
 use crate::decode::{Drafts, place, report_unknown_field};
 use crate::origin::{Origin, Setting};
+use crate::record::Context;
 use crate::source::{Span, is_secret_name};
 use crate::syntax;
 use crate::tree::{Entry, Kind, Node, Style};
+
+/// The configuration of a component, less what says which document it is: nodestrap writes that itself.
+pub(crate) fn decode_component(context: Context<'_>, node: &Node, component: Component) -> Option<ConfigTree> {
+    let what = match component {
+        Component::Kubelet => "KubeletConfiguration",
+        Component::KubeProxy => "KubeProxyConfiguration",
+        Component::KubeScheduler => "KubeSchedulerConfiguration",
+        _ => "containerd's configuration",
+    };
+    let fields = component.config().unwrap_or_default();
+    let mut config = decode_config(context.drafts, node, fields, what)?;
+    config.retain(|name, _| name != "apiVersion" && name != "kind");
+    Some(config)
+}
 
 /// Decodes what can be decoded and reports the rest.
 pub(crate) fn decode_config(drafts: &Drafts<'_>, node: &Node, fields: &[Field], what: &str) -> Option<ConfigTree> {
@@ -105,7 +120,7 @@ fn plain_text<'n>(drafts: &Drafts<'_>, node: &'n Node, wanted: &str) -> Option<&
     Some(text)
 }
 
-fn decode_bool(drafts: &Drafts<'_>, node: &Node) -> Option<bool> {
+pub(crate) fn decode_bool(drafts: &Drafts<'_>, node: &Node) -> Option<bool> {
     let text = plain_text(drafts, node, "true or false")?;
     match text {
         "true" => return Some(true),
@@ -120,7 +135,7 @@ fn decode_bool(drafts: &Drafts<'_>, node: &Node) -> Option<bool> {
     None
 }
 
-fn decode_int(drafts: &Drafts<'_>, node: &Node, min: i64, max: i64) -> Option<i64> {
+pub(crate) fn decode_int(drafts: &Drafts<'_>, node: &Node, min: i64, max: i64) -> Option<i64> {
     let text = plain_text(drafts, node, "a whole number")?;
     let digits = text.strip_prefix('-').unwrap_or(text);
     let canonical = !digits.is_empty()

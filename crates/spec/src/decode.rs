@@ -182,6 +182,15 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key == name)
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == name)
+    }
+
+    /// The fields of a mapping that was left out here.
+    pub(crate) fn absent(&self, what: &'static str) -> Fields<'n> {
+        Fields { drafts: self.drafts, what, span: self.span, entries: &[], known: Vec::new() }
+    }
+
     pub(crate) fn optional<T>(
         &mut self,
         name: &'static str,

@@ -6,6 +6,7 @@ use crate::complete::CompleteSpec;
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::path;
+use crate::values::Role;
 use crate::view::{self, SecretDisplay, View};
 
 /// One leaf of the complete spec.
@@ -51,7 +52,7 @@ pub fn paths(spec: &CompleteSpec) -> Vec<String> {
     let whole = view::whole(spec, SecretDisplay::Redacted);
     let mut nodes = Vec::new();
     collect(&whole, &mut Vec::new(), &mut nodes);
-    nodes.iter().filter(|node| matches!(node.view, View::Leaf(..))).map(Place::path).collect()
+    nodes.iter().filter(|node| !matches!(node.view, View::Branch(_))).map(Place::path).collect()
 }
 
 struct Place<'v> {
@@ -106,13 +107,17 @@ fn suggest(nodes: &[Place<'_>], segments: &[String], wanted: &str) -> Vec<String
 }
 
 fn explain_below(spec: &CompleteSpec, view: &View<'_>, segments: &mut Vec<String>, found: &mut Vec<Explanation>) {
-    match view {
-        View::Leaf(value, origin) => found.push(Explanation {
+    let mut leaf = |value: &Value, origin: Origin| {
+        found.push(Explanation {
             path: path::join(segments.iter().map(String::as_str)),
             value: value.clone(),
-            origin: (*origin).clone(),
+            origin,
             reaches: reaches(spec, segments),
-        }),
+        });
+    };
+    match view {
+        View::Leaf(value, origin) => leaf(value, (*origin).clone()),
+        View::BuiltIn(value, component) => leaf(value, Origin::BuiltIn { component: component.name() }),
         View::Branch(fields) => {
             for (name, below) in fields {
                 segments.push(name.clone());
@@ -123,9 +128,17 @@ fn explain_below(spec: &CompleteSpec, view: &View<'_>, segments: &mut Vec<String
     }
 }
 
+/// Settings of the control plane's components reach its nodes only.
 fn reaches(spec: &CompleteSpec, segments: &[String]) -> Vec<String> {
+    const CONTROL_PLANE: [&str; 6] =
+        ["pki", "kubeApiserver", "kubeControllerManager", "kubeScheduler", "etcd", "dnsController"];
+    let of = |wanted: &dyn Fn(Role) -> bool| {
+        let groups = spec.groups.iter().filter(|group| wanted(group.spec.role.value));
+        groups.map(|group| group.name.value.to_string()).collect()
+    };
     match segments {
         [first, group, ..] if first == "nodeGroups" => vec![group.clone()],
-        _ => spec.groups.iter().map(|group| group.name.value.to_string()).collect(),
+        [_, field, ..] if CONTROL_PLANE.contains(&field.as_str()) => of(&|role| role == Role::ControlPlane),
+        _ => of(&|_| true),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::Release;
+use crate::catalog::{Component, Release};
 use crate::decode::{Drafts, place};
 use crate::nearest::nearest;
 use crate::origin::Setting;
+use crate::record::Context;
 use crate::source::Span;
 use crate::tree::Node;
 
@@ -13,13 +14,16 @@ use crate::tree::Node;
 pub(crate) const OWNED: &[&str] = &["bootstrap-kubeconfig", "config", "kubeconfig", "node-labels"];
 
 pub(crate) fn decode_flags(
-    drafts: &Drafts<'_>,
+    context: Context<'_>,
     node: &Node,
-    release: &Release,
+    component: Component,
 ) -> Option<BTreeMap<String, Setting<String>>> {
+    let (drafts, release) = (context.drafts, context.release);
     let mut flags = BTreeMap::new();
     for entry in drafts.entries(node)? {
-        check_name(drafts, entry.key_span, &entry.key, release);
+        if component == Component::Kubelet {
+            check_name(drafts, entry.key_span, &entry.key, release);
+        }
         let Some(value) = drafts.text(&entry.value) else { continue };
         if value.chars().any(char::is_control) {
             drafts.report(entry.value.span, "the value of a flag must be one line");

@@ -12,14 +12,22 @@ mod config;
 mod decode;
 mod document;
 mod explain;
+mod expression;
 mod flags;
+mod instances;
+mod items;
 mod mistake;
 mod nearest;
+mod no_proxy;
 mod origin;
 mod path;
 mod pem;
+mod pki;
 mod print;
+mod quantity;
+mod record;
 mod resolve;
+mod schema;
 mod secret;
 mod source;
 mod syntax;
@@ -30,20 +38,34 @@ mod yaml;
 
 pub use catalog::newest_kubernetes;
 pub use complete::{
-    CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteJoin, CompleteKubelet, CompleteNetworking,
-    CompleteSpec, ConfigNode, ConfigTree,
+    CompleteAssets, CompleteCluster, CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl,
+    CompleteEtcd, CompleteGroup, CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
+    CompleteKubeScheduler, CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap,
+    CompletePki, CompleteProxy, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust, ConfigNode, ConfigTree,
+    DeliveryDefaults, NodestrapDefaults, StoreDefaults,
 };
 pub use completion::complete;
 pub use document::{FileReference, Spec};
 pub use explain::{Explanation, NotFound, explain, paths};
+pub use expression::Expression;
+pub use instances::max_pods_map;
+pub use items::{
+    AbsolutePath, AdditionalUserData, Addresses, Archive, Content, Duration, ExecCredential, ExtraUnit, FileAsset,
+    FileMode, Hook, HookContainer, Host, Image, InstanceTypeName, Keyring, Labels, Line, MaxPods, MediaType, ModuleName,
+    Name, Networks, NoProxyEntry, Package, SecretText, Sha256, Sha512, SysctlName, Taints, TrustedAuthority, UnitName, VariableName,
+    WebUrl,
+};
 pub use mistake::{Colour, Mistake, render_mistakes};
 pub use origin::{Origin, Position, Setting};
+pub use pki::{PKI_FILES, PkiFolder};
 pub use resolve::{Parsed, parse};
+pub use schema::json_schema;
 pub use secret::Secret;
 pub use source::Source;
 pub use values::{
-    ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, DomainName, GroupName, Invalid, KubeVersion, PodNetwork,
-    REDACTED, Role, RuntimeSource, Taint, TaintEffect,
+    ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
+    HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED, Reservation,
+    Role, Runtime, RuntimeSource, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
 pub use yaml::render_yaml;

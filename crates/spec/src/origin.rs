@@ -15,6 +15,8 @@ pub enum Origin {
     Default { reason: &'static str },
     /// Follows from other settings (their paths), by this rule.
     Derived { from: Vec<String>, rule: &'static str },
+    /// Nobody decided: what this component does by itself. Shown and explained, never written.
+    BuiltIn { component: &'static str },
 }
 
 /// One-based line and column in a file the user gave.

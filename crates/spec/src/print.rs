@@ -13,7 +13,7 @@ impl CompleteSpec {
         let mut text = document("Cluster", view::cluster(self, secrets));
         for group in &self.groups {
             text.push_str("---\n");
-            text.push_str(&document("NodeGroup", view::group(group)));
+            text.push_str(&document("NodeGroup", view::group(group, secrets)));
         }
         text
     }
@@ -39,14 +39,30 @@ fn document(kind: &str, view: View<'_>) -> String {
 
 fn write_fields(text: &mut String, depth: usize, fields: &[(String, View<'_>)]) {
     for (name, view) in fields {
-        match view {
-            View::Leaf(value, _) => yaml::write_field(text, depth, name, value),
-            View::Branch(below) if below.is_empty() => yaml::write_field(text, depth, name, &serde_json::json!({})),
-            View::Branch(below) => {
-                yaml::write_key(text, depth, name);
-                text.push('\n');
-                write_fields(text, depth + 1, below);
+        write_field(text, depth, name, view);
+    }
+}
+
+/// What components do by themselves is a comment: read back, it would be a decision.
+fn write_field(text: &mut String, depth: usize, name: &str, view: &View<'_>) {
+    match view {
+        _ if view.is_built_in() => {
+            let mut aside = String::new();
+            yaml::write_field(&mut aside, depth, name, &view.to_json());
+            let indent = "  ".repeat(depth);
+            for line in aside.lines() {
+                let rest = line.strip_prefix(&indent).unwrap_or(line);
+                text.push_str(&format!("{indent}# {rest}\n"));
             }
+        }
+        View::Leaf(value, _) | View::BuiltIn(value, _) => yaml::write_field(text, depth, name, value),
+        View::Branch(below) if below.iter().all(|(_, view)| view.is_built_in()) => {
+            yaml::write_field(text, depth, name, &serde_json::json!({}));
+        }
+        View::Branch(below) => {
+            yaml::write_key(text, depth, name);
+            text.push('\n');
+            write_fields(text, depth + 1, below);
         }
     }
 }

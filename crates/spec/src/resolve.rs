@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use crate::decode::Drafts;
-use crate::document::{FileReference, Spec, decode_documents};
+use crate::document::{Documents, FileReference, Spec, decode_documents};
 use crate::mistake::Mistake;
 use crate::source::{Source, Sources};
 use crate::tree::{self, Kind, Node};
@@ -41,18 +41,15 @@ impl Parsed {
         let contents: Contents = self.references.iter().map(|reference| (key(reference), read(reference))).collect();
         let (decoded, mistakes) = decode(&self.sources, &Files::Given(&contents));
         match decoded {
-            Some((cluster, groups)) if mistakes.is_empty() => {
-                Ok(Spec { cluster, groups, sources: Rc::clone(&self.sources) })
+            Some(documents) if mistakes.is_empty() => {
+                Ok(Spec { documents, sources: Rc::clone(&self.sources) })
             }
             _ => Err(mistakes),
         }
     }
 }
 
-fn decode(
-    sources: &Sources,
-    files: &Files<'_>,
-) -> (Option<(crate::document::ClusterSpec, Vec<crate::document::GroupSpec>)>, Vec<Mistake>) {
+fn decode(sources: &Sources, files: &Files<'_>) -> (Option<Documents>, Vec<Mistake>) {
     let drafts = Drafts::new(sources);
     let documents: Vec<Node> = sources
         .files()
@@ -67,11 +64,11 @@ fn decode(
     (decoded, drafts.finish())
 }
 
-type Contents = BTreeMap<(String, u32, u32), Result<Vec<u8>, String>>;
+type Contents = BTreeMap<(String, u32, u32, String), Result<Vec<u8>, String>>;
 
-fn key(reference: &FileReference) -> (String, u32, u32) {
+fn key(reference: &FileReference) -> (String, u32, u32, String) {
     let position = &reference.position;
-    (position.file.clone(), position.line, position.column)
+    (position.file.clone(), position.line, position.column, reference.path.clone())
 }
 
 /// How `{file: path}` is answered.
@@ -83,48 +80,74 @@ pub(crate) enum Files<'a> {
 
 impl Files<'_> {
     /// A value written in place, or `{file: path}`.
-    pub(crate) fn value_or_file<T: FromStr<Err = Invalid>>(
+    pub(crate) fn value_or_file<'n, T: FromStr<Err = Invalid>>(
         &self,
-        drafts: &Drafts<'_>,
-        node: &Node,
+        drafts: &'n Drafts<'n>,
+        node: &'n Node,
         field: &'static str,
     ) -> Option<T> {
         if !matches!(node.kind, Kind::Map(_)) {
             return drafts.value(node);
         }
-        let mut fields = drafts.fields(node, "a reference to a file")?;
-        let path = fields.required("file", |drafts, node| {
-            let text = drafts.text(node)?;
-            let usable = !text.is_empty() && !text.chars().any(char::is_control);
-            let path = usable.then(|| (node, text.to_owned()));
-            drafts.checked(node, path.ok_or_else(|| Invalid::new("not the path of a file")))
+        let (node, reference) = reference(drafts, node, field)?;
+        let text = self.read(drafts, node, &reference)?;
+        let parsed = text.trim().parse().map_err(|invalid: Invalid| Invalid {
+            message: problem(&reference, &invalid.message).message,
+            advice: invalid.advice,
         });
-        fields.finish();
-        let setting = path?;
-        let (node, path) = setting.value;
-        let crate::origin::Origin::User(position) = setting.origin else { return None };
-        let reference = FileReference { path, position, field };
+        drafts.checked(node, parsed)
+    }
+
+    /// A text written in place, or `{file: path}`; taken as it is, to the last line feed.
+    pub(crate) fn text_or_file<'n>(
+        &self,
+        drafts: &'n Drafts<'n>,
+        node: &'n Node,
+        field: &'static str,
+    ) -> Option<String> {
+        if !matches!(node.kind, Kind::Map(_)) {
+            return drafts.text(node).map(str::to_owned);
+        }
+        let (node, reference) = reference(drafts, node, field)?;
+        self.read(drafts, node, &reference)
+    }
+
+    /// The text of a file that the user refers to at `node`; `None` while references are only collected.
+    pub(crate) fn read(&self, drafts: &Drafts<'_>, node: &Node, reference: &FileReference) -> Option<String> {
         match self {
             Self::Record(references) => {
-                references.borrow_mut().push(reference);
+                references.borrow_mut().push(reference.clone());
                 None
             }
             Self::Given(contents) => {
-                let problem = |text: String| Invalid::new(format!("the file \"{}\": {text}", reference.path));
-                let result = match contents.get(&key(&reference)) {
-                    None => Err(problem("was not read".to_owned())),
-                    Some(Err(reason)) => Err(problem(reason.clone())),
+                let result = match contents.get(&key(reference)) {
+                    None => Err(problem(reference, "was not read")),
+                    Some(Err(reason)) => Err(problem(reference, reason)),
                     Some(Ok(bytes)) => {
-                        std::str::from_utf8(bytes).map_err(|_| problem("is not text".to_owned())).and_then(|text| {
-                            text.trim().parse().map_err(|invalid: Invalid| Invalid {
-                                message: problem(invalid.message).message,
-                                advice: invalid.advice,
-                            })
-                        })
+                        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| problem(reference, "is not text"))
                     }
                 };
                 drafts.checked(node, result)
             }
         }
     }
+}
+
+fn problem(reference: &FileReference, text: &str) -> Invalid {
+    Invalid::new(format!("the file \"{}\": {text}", reference.path))
+}
+
+fn reference<'n>(drafts: &'n Drafts<'n>, node: &'n Node, field: &'static str) -> Option<(&'n Node, FileReference)> {
+    let mut fields = drafts.fields(node, "a reference to a file")?;
+    let path = fields.required("file", |drafts, node| {
+        let text = drafts.text(node)?;
+        let usable = !text.is_empty() && !text.chars().any(char::is_control);
+        let path = usable.then(|| (node, text.to_owned()));
+        drafts.checked(node, path.ok_or_else(|| Invalid::new("not the path of a file")))
+    });
+    fields.finish();
+    let setting = path?;
+    let (at, path) = setting.value;
+    let crate::origin::Origin::User(position) = setting.origin else { return None };
+    Some((at, FileReference { path, position, field }))
 }

@@ -254,6 +254,123 @@ pub(crate) fn split_taint(text: &str) -> Option<(&str, &str, &str)> {
     Some((key, value, effect))
 }
 
+/// One line without control characters or surrounding white space; not empty.
+pub(crate) fn validate_line(text: &str) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new("a text is needed here, not an empty one"));
+    }
+    if text.chars().any(char::is_control) || text.trim() != text {
+        return Err(Invalid::new("one line is needed here, without control characters and white space around it"));
+    }
+    Ok(())
+}
+
+/// `http://` or `https://`, a host, no user name, no fragment.
+pub(crate) fn validate_web_url(text: &str) -> Result<(), Invalid> {
+    let bad = |why: &str| Err(Invalid::new(format!("\"{text}\" is not a web address: {why}")));
+    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
+        return bad("it begins with neither https:// nor http://");
+    };
+    if text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '\\' | '<' | '>')) {
+        return bad("it has a character that must be written as %XX");
+    }
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return bad("it has a user name or password; they would be seen in logs");
+    }
+    if text.contains('#') {
+        return bad("it has a fragment");
+    }
+    validate_host(authority)
+}
+
+/// `name`, `address`, `[v6]`, each with `:port` if need be.
+pub(crate) fn validate_host(text: &str) -> Result<(), Invalid> {
+    let bad = || Invalid::new(format!("\"{text}\" is not a host")).advise("NAME or NAME:PORT; IPv6 in brackets");
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or_else(bad)?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| bad())?;
+            (None, after.strip_prefix(':').or(if after.is_empty() { None } else { Some("?") }))
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (Some(host), Some(port)),
+            None => (Some(text), None),
+        },
+    };
+    if let Some(host) = host {
+        validate_dns_subdomain(host).map_err(|_| bad())?;
+    }
+    match port {
+        None => Ok(()),
+        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Ok(())
+        }
+        Some(_) => Err(bad()),
+    }
+}
+
+fn validate_hexadecimal(text: &str, digits: usize) -> Result<(), Invalid> {
+    if text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("{digits} hexadecimal digits in lower case are needed here")))
+}
+
+pub(crate) fn validate_sha256(text: &str) -> Result<(), Invalid> {
+    validate_hexadecimal(text, 64).map_err(|invalid| invalid.advise("`sha256sum FILE` prints them"))
+}
+
+pub(crate) fn validate_sha512(text: &str) -> Result<(), Invalid> {
+    validate_hexadecimal(text, 128).map_err(|invalid| invalid.advise("`sha512sum FILE` prints them"))
+}
+
+/// systemd's rule, for the kinds of unit that nodestrap starts.
+pub(crate) fn validate_unit_name(text: &str) -> Result<(), Invalid> {
+    const SUFFIXES: [&str; 6] = [".service", ".socket", ".target", ".timer", ".mount", ".path"];
+    let stem = SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix));
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\@-".contains(&byte);
+    match stem {
+        Some(stem) if !stem.is_empty() && text.len() < 256 && stem.bytes().all(allowed) => Ok(()),
+        _ => Err(Invalid::new(format!("\"{text}\" is not the name of a unit"))
+            .advise(format!("a name and one of {}", SUFFIXES.join(", ")))),
+    }
+}
+
+pub(crate) fn validate_variable_name(text: &str) -> Result<(), Invalid> {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !text.is_empty() && text.bytes().all(inner) && !text.as_bytes()[0].is_ascii_digit() {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("\"{text}\" is not the name of an environment variable")))
+}
+
+pub(crate) fn validate_sysctl_name(text: &str) -> Result<(), Invalid> {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    if !text.is_empty() && text.bytes().all(inner) && text.contains(['.', '/']) && !text.contains("..") {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("\"{text}\" is not a kernel parameter")).advise("as in net.ipv4.ip_forward"))
+}
+
+pub(crate) fn validate_module_name(text: &str) -> Result<(), Invalid> {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if !text.is_empty() && text.len() < 64 && text.bytes().all(inner) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("\"{text}\" is not a kernel module")).advise("as in br_netfilter"))
+}
+
+pub(crate) fn validate_media_type(text: &str) -> Result<(), Invalid> {
+    let token = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".+-_".contains(&byte))
+    };
+    match text.split_once('/') {
+        Some((kind, subtype)) if token(kind) && token(subtype) => Ok(()),
+        _ => Err(Invalid::new(format!("\"{text}\" is not a media type")).advise("as in text/x-shellscript")),
+    }
+}
+
 pub(crate) fn unknown_choice(text: &str, choices: &[&str]) -> Invalid {
     let list = choices.iter().map(|choice| format!("\"{choice}\"")).collect::<Vec<_>>().join(", ");
     let invalid = Invalid::new(match choices {

@@ -95,6 +95,20 @@ macro_rules! choice {
             }
         }
 
+        impl crate::record::SpecValue for $name {
+            fn decode<'n>(context: crate::record::Context<'n>, node: &'n crate::tree::Node) -> Option<Self> {
+                context.drafts.value(node)
+            }
+
+            fn to_json(&self, _: crate::view::Look) -> serde_json::Value {
+                self.as_str().into()
+            }
+
+            fn schema() -> serde_json::Value {
+                serde_json::json!({ "enum": Self::ALL.iter().map(|choice| choice.as_str()).collect::<Vec<_>>() })
+            }
+        }
+
         impl FromStr for $name {
             type Err = Invalid;
 
@@ -126,14 +140,124 @@ choice!(
 choice!(
     /// What the nodes of a group are for.
     Role {
+        ControlPlane = "control-plane",
         Worker = "worker",
+    }
+);
+choice!(
+    /// The operating system of a node.
+    Os {
+        Flatcar = "flatcar",
+        ContainerLinux = "container-linux",
+        Debian = "debian",
+        Ubuntu = "ubuntu",
+        Al2 = "al2",
+        Al2023 = "al2023",
+        Rhel = "rhel",
+        Rhcos = "rhcos",
+    }
+);
+choice!(
+    /// Who runs the machines.
+    Provider {
+        Aws = "aws",
+        Gce = "gce",
+        Azure = "azure",
+        Openstack = "openstack",
+        Metal = "metal",
+    }
+);
+choice!(
+    /// Under which paths and names the files of a node lie.
+    Layout {
+        /// nodestrap's own.
+        Nodestrap = "nodestrap",
+        /// Those of eksctl's node bootstrap: `/etc/eksctl`.
+        Eksctl = "eksctl",
+        /// Those of Tectonic: the kubelet in a wrapper, bootkube, torcx.
+        Tectonic = "tectonic",
     }
 );
 choice!(
     /// Where the container runtime comes from.
     RuntimeSource {
+        /// An addon of Container Linux.
+        Torcx = "torcx",
+        /// A system extension image.
+        Sysext = "sysext",
+        /// A versioned folder under `/opt` with an atomic link.
+        Tree = "tree",
+        /// A package of the distribution.
+        Package = "package",
         /// It is part of the image.
         Preinstalled = "preinstalled",
+    }
+);
+choice!(
+    /// Which container runtime a node runs.
+    Runtime {
+        Containerd = "containerd",
+        CriO = "cri-o",
+        /// Of the era before the kubelet lost its Docker client.
+        Docker = "docker",
+    }
+);
+choice!(
+    /// How what a node receives reaches it.
+    DeliveryFormat {
+        /// A cloud-config document with the bundle in it.
+        CloudConfig = "cloud-config",
+        /// MIME multipart for cloud-init: the bundle, the installation of nodestrap, and user data of the user's.
+        Mime = "mime",
+        /// Ignition, spec 3.
+        Ignition = "ignition",
+        /// Ignition, spec 2.3, for Container Linux and old Flatcar.
+        Ignition2 = "ignition-2.3",
+        /// A folder, to be put on the node by other means.
+        Folder = "folder",
+    }
+);
+choice!(
+    /// How nodestrap itself reaches a node.
+    Installation {
+        /// It is part of the image.
+        Image = "image",
+        /// It is downloaded on first boot and checked before it is used.
+        Download = "download",
+    }
+);
+choice!(
+    /// Whether user data is compressed.
+    Compression {
+        /// Where the provider and the format take it.
+        Auto = "auto",
+        Never = "never",
+    }
+);
+choice!(
+    /// How much of a node is kept back for the system and for Kubernetes itself.
+    Reservation {
+        /// By the size of the machine, where the instance type is known.
+        Auto = "auto",
+        None = "none",
+    }
+);
+choice!(
+    /// When a hook runs, seen from a step of the bootstrap.
+    HookSlot {
+        BeforeFiles = "before-files",
+        AfterFiles = "after-files",
+        BeforeRuntime = "before-runtime",
+        AfterRuntime = "after-runtime",
+        BeforeKubelet = "before-kubelet",
+        AfterKubelet = "after-kubelet",
+    }
+);
+choice!(
+    /// What a hook that fails does to the bootstrap.
+    Necessity {
+        Required = "required",
+        Optional = "optional",
     }
 );
 choice!(

@@ -1,10 +1,16 @@
 //! The complete spec as one tree of plain values: what `to_json`, `to_yaml` and `explain` share.
+//!
+//! What a component would do by itself, if nobody decided, is part of the view and of nothing else: it is shown and
+//! explained, never written to a node.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use crate::complete::{CompleteGroup, CompleteSpec, ConfigNode, ConfigTree};
+use serde_json::{Map, Value};
+
+use crate::catalog::{Component, Field};
+use crate::complete::{CompleteNodeGroup, CompleteSpec, ConfigNode, ConfigTree};
 use crate::origin::{Origin, Setting};
-use crate::values::REDACTED;
+use crate::record::{Record, SpecValue};
 
 /// Whether secrets are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,125 +20,111 @@ pub enum SecretDisplay {
     Redacted,
 }
 
+/// How the spec is looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) secrets: SecretDisplay,
+    /// Minor release of the Kubernetes whose own defaults are shown.
+    pub(crate) minor: u32,
+}
+
 pub(crate) enum View<'a> {
     Leaf(Value, &'a Origin),
+    /// The component's own default.
+    BuiltIn(Value, Component),
     Branch(Vec<(String, View<'a>)>),
 }
 
 impl View<'_> {
     pub(crate) fn to_json(&self) -> Value {
         match self {
-            View::Leaf(value, _) => value.clone(),
+            View::Leaf(value, _) | View::BuiltIn(value, _) => value.clone(),
             View::Branch(fields) => {
                 Value::Object(fields.iter().map(|(name, view)| (name.clone(), view.to_json())).collect::<Map<_, _>>())
             }
         }
     }
+
+    /// A branch without leaves.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, View::Branch(fields) if fields.iter().all(|(_, view)| view.is_empty()))
+    }
+
+    /// Nothing in it was decided by anybody.
+    pub(crate) fn is_built_in(&self) -> bool {
+        match self {
+            View::Leaf(..) => false,
+            View::BuiltIn(..) => true,
+            View::Branch(fields) => !fields.is_empty() && fields.iter().all(|(_, view)| view.is_built_in()),
+        }
+    }
 }
 
-fn branch<'a, const N: usize>(fields: [(&str, View<'a>); N]) -> View<'a> {
-    View::Branch(fields.into_iter().map(|(name, view)| (name.to_owned(), view)).collect())
+/// A component's configuration: what was decided, and around it what the component does by itself.
+pub(crate) fn config(tree: &ConfigTree, component: Component, look: Look) -> View<'_> {
+    let fields = component.config().unwrap_or_default();
+    View::Branch(config_fields(tree, fields, component, look))
 }
 
-fn text<T: ToString>(setting: &Setting<T>) -> View<'_> {
-    View::Leaf(Value::from(setting.value.to_string()), &setting.origin)
+fn config_fields<'a>(
+    tree: &'a ConfigTree,
+    known: &'static [Field],
+    component: Component,
+    look: Look,
+) -> Vec<(String, View<'a>)> {
+    let mut views: BTreeMap<&str, View<'a>> = BTreeMap::new();
+    for (name, node) in tree {
+        let below = known.iter().find(|field| field.name == name).map_or(&[][..], Field::below);
+        let view = match node {
+            ConfigNode::Leaf(setting) => View::Leaf(setting.value.clone(), &setting.origin),
+            ConfigNode::Branch(tree) => View::Branch(config_fields(tree, below, component, look)),
+        };
+        views.insert(name, view);
+    }
+    let empty = const { &ConfigTree::new() };
+    for field in known.iter().filter(|field| field.available.includes(look.minor) && !tree.contains_key(field.name)) {
+        let view = match field.builtin.and_then(|json| serde_json::from_str(json).ok()) {
+            Some(value) => View::BuiltIn(value, component),
+            None => View::Branch(config_fields(empty, field.below(), component, look)),
+        };
+        if !view.is_empty() {
+            views.insert(field.name, view);
+        }
+    }
+    views.into_iter().map(|(name, view)| (name.to_owned(), view)).collect()
 }
 
-fn texts<T: ToString>(setting: &Setting<Vec<T>>) -> View<'_> {
-    View::Leaf(setting.value.iter().map(ToString::to_string).collect(), &setting.origin)
+pub(crate) fn flags<'a>(flags: &'a BTreeMap<String, Setting<String>>, component: Component, look: Look) -> View<'a> {
+    let mut views: BTreeMap<&str, View<'a>> = BTreeMap::new();
+    for flag in component.flags().iter().filter(|flag| flag.available.includes(look.minor) && !flag.deprecated) {
+        if let Some(value) = flag.builtin {
+            views.insert(flag.name, View::BuiltIn(Value::from(value), component));
+        }
+    }
+    for (name, setting) in flags {
+        views.insert(name, View::Leaf(Value::from(setting.value.as_str()), &setting.origin));
+    }
+    View::Branch(views.into_iter().map(|(name, view)| (name.to_owned(), view)).collect())
 }
 
-/// An empty mapping is a leaf: it has an origin, too.
-fn mapping<'a>(fields: Vec<(String, View<'a>)>, origin: &'a Origin) -> View<'a> {
-    if fields.is_empty() { View::Leaf(json!({}), origin) } else { View::Branch(fields) }
-}
-
-fn config(tree: &ConfigTree) -> View<'_> {
-    View::Branch(
-        tree.iter()
-            .map(|(name, node)| {
-                let view = match node {
-                    ConfigNode::Leaf(setting) => View::Leaf(setting.value.clone(), &setting.origin),
-                    ConfigNode::Branch(tree) => config(tree),
-                };
-                (name.clone(), view)
-            })
-            .collect(),
-    )
+fn named<'a, T: SpecValue>(name: &'a Setting<T>, view: View<'a>, look: Look) -> View<'a> {
+    let View::Branch(fields) = view else { return view };
+    let name = ("name".to_owned(), View::Leaf(name.value.to_json(look), &name.origin));
+    View::Branch(std::iter::once(name).chain(fields).collect())
 }
 
 pub(crate) fn cluster(spec: &CompleteSpec, secrets: SecretDisplay) -> View<'_> {
-    let cluster = &spec.cluster;
-    let token = match secrets {
-        SecretDisplay::Shown => cluster.join.bootstrap_token.value.expose(),
-        SecretDisplay::Redacted => REDACTED,
-    };
-    let authority = &cluster.join.certificate_authority;
-    branch([
-        ("name", text(&cluster.name)),
-        ("kubernetesVersion", text(&cluster.kubernetes_version)),
-        ("apiServer", View::Leaf(Value::from(cluster.api_server.value.as_str()), &cluster.api_server.origin)),
-        (
-            "join",
-            branch([
-                ("bootstrapToken", View::Leaf(Value::from(token), &cluster.join.bootstrap_token.origin)),
-                ("certificateAuthority", View::Leaf(Value::from(authority.value.as_str()), &authority.origin)),
-            ]),
-        ),
-        (
-            "networking",
-            branch([
-                ("podNetwork", text(&cluster.networking.pod_network)),
-                ("serviceCIDRs", texts(&cluster.networking.service_cidrs)),
-                ("clusterDNS", texts(&cluster.networking.cluster_dns)),
-                ("clusterDomain", text(&cluster.networking.cluster_domain)),
-            ]),
-        ),
-    ])
+    let look = Look { secrets, minor: spec.cluster.kubernetes_version.value.minor };
+    named(&spec.name, spec.cluster.view(look), look)
 }
 
-pub(crate) fn group(group: &CompleteGroup) -> View<'_> {
-    let labels = group
-        .labels
-        .value
-        .iter()
-        .map(|(key, value)| (key.clone(), View::Leaf(Value::from(value.as_str()), &group.labels.origin)))
-        .collect();
-    let taints = group
-        .taints
-        .value
-        .iter()
-        .map(|taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect.as_str()}))
-        .collect();
-    let flags = group.kubelet.flags.iter().map(|(name, setting)| (name.clone(), text(setting))).collect();
-    let runtime = &group.container_runtime;
-    branch([
-        ("name", text(&group.name)),
-        ("role", text(&group.role)),
-        ("labels", mapping(labels, &group.labels.origin)),
-        ("taints", View::Leaf(taints, &group.taints.origin)),
-        (
-            "kubelet",
-            branch([
-                ("binary", text(&group.kubelet.binary)),
-                ("config", config(&group.kubelet.config)),
-                ("flags", View::Branch(flags)),
-            ]),
-        ),
-        (
-            "containerRuntime",
-            branch([
-                ("source", text(&runtime.source)),
-                ("binary", text(&runtime.binary)),
-                ("sandboxImage", text(&runtime.sandbox_image)),
-                ("cniBinaries", text(&runtime.cni_binaries)),
-                ("config", config(&runtime.config)),
-            ]),
-        ),
-    ])
+pub(crate) fn group(group: &CompleteNodeGroup, secrets: SecretDisplay) -> View<'_> {
+    let look = Look { secrets, minor: group.spec.kubernetes_version.value.minor };
+    named(&group.name, group.spec.view(look), look)
 }
 
 pub(crate) fn whole(spec: &CompleteSpec, secrets: SecretDisplay) -> View<'_> {
-    let groups = spec.groups.iter().map(|member| (member.name.value.to_string(), group(member))).collect();
-    branch([("cluster", cluster(spec, secrets)), ("nodeGroups", View::Branch(groups))])
+    let groups = spec.groups.iter().map(|member| (member.name.value.to_string(), group(member, secrets))).collect();
+    View::Branch(vec![("cluster".to_owned(), cluster(spec, secrets)), ("nodeGroups".to_owned(), View::Branch(groups))])
 }
+

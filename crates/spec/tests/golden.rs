@@ -61,6 +61,7 @@ fn every_setting_of_the_examples_is_explained() {
                     Origin::User(at) => format!("user: {}:{}:{}", at.file, at.line, at.column),
                     Origin::Default { reason } => format!("default: {reason}"),
                     Origin::Derived { from, rule } => format!("derived from {}: {rule}", from.join(", ")),
+                    Origin::BuiltIn { component } => format!("what {component} does by itself"),
                 };
                 let reaches = explanation.reaches.join(", ");
                 shown.push_str(&format!("{}\n  {value}\n  {origin}\n  reaches {reaches}\n", explanation.path));

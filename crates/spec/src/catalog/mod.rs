@@ -5,9 +5,47 @@ mod kubelet_1_36;
 mod schema;
 
 pub(crate) use containerd::CONTAINERD_V3;
-pub(crate) use schema::{Field, Schema};
+pub(crate) use schema::{Field, Flag, Schema};
 
 use crate::values::{Invalid, KubeVersion};
+
+/// What nodestrap configures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Component {
+    Kubelet,
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    KubeProxy,
+    Etcd,
+    Containerd,
+}
+
+impl Component {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kubelet => "kubelet",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::KubeProxy => "kube-proxy",
+            Self::Etcd => "etcd",
+            Self::Containerd => "containerd",
+        }
+    }
+
+    pub(crate) fn flags(self) -> &'static [Flag] {
+        &[]
+    }
+
+    pub(crate) fn config(self) -> Option<&'static [Field]> {
+        match self {
+            Self::Kubelet => Some(kubelet_1_36::CONFIGURATION),
+            Self::Containerd => Some(CONTAINERD_V3),
+            _ => None,
+        }
+    }
+}
 
 /// A minor release of Kubernetes.
 pub(crate) struct Release {
@@ -19,6 +57,8 @@ pub(crate) struct Release {
     /// Flags whose configuration field has another name, with that field.
     pub(crate) kubelet_flag_fields: &'static [(&'static str, &'static str)],
     pub(crate) sandbox_image: &'static str,
+    /// The tag of the image of etcd.
+    pub(crate) etcd_version: &'static str,
 }
 
 /// Ascending.
@@ -28,6 +68,7 @@ static RELEASES: &[Release] = &[Release {
     kubelet_flags: kubelet_1_36::FLAGS,
     kubelet_flag_fields: kubelet_1_36::FLAG_FIELDS,
     sandbox_image: "registry.k8s.io/pause:3.10.2",
+    etcd_version: "3.6.8-0",
 }];
 
 /// What is used if the spec names no version, or none that is known.
@@ -51,4 +92,15 @@ pub(crate) fn find_release(version: KubeVersion) -> Result<&'static Release, Inv
             Invalid::new(format!("Kubernetes {}.{} is not known to this nodestrap", version.major, version.minor))
                 .advise(format!("it knows {}; the newest is {}", known.join(", "), newest_kubernetes()))
         })
+}
+
+/// The releases that the layout tectonic is for: the kubelet in its wrapper, with docker.
+pub(crate) fn check_tectonic(version: KubeVersion) -> Result<(), Invalid> {
+    const OLDEST: u32 = 7;
+    const NEWEST: u32 = 11;
+    if version.major == 1 && (OLDEST..=NEWEST).contains(&version.minor) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("the layout tectonic is for Kubernetes 1.{OLDEST} to 1.{NEWEST}, not {version}"))
+        .advise("for newer releases leave out the layout"))
 }

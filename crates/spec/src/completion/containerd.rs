@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Check, default, derived, leaf_text, overlay};
-use crate::complete::{CompleteCluster, CompleteKubelet, ConfigNode, ConfigTree};
+use crate::complete::{CompleteCluster, CompleteKubelet, ConfigNode, ConfigTree, GroupSpec};
 use crate::config;
-use crate::document::GroupSpec;
 use crate::origin::Setting;
-use crate::values::PodNetwork;
+use crate::values::{PodNetwork, Runtime};
+use crate::items::{AbsolutePath, Image};
 
 const IMAGES: &str = "io.containerd.cri.v1.images";
 const RUNTIME: &str = "io.containerd.cri.v1.runtime";
@@ -22,22 +22,34 @@ const CONF_DIR: &[&str] = &["plugins", RUNTIME, "cni", "conf_dir"];
 const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
 
 pub(super) struct Inputs<'a> {
+    pub(super) group: &'a str,
+    pub(super) runtime: Runtime,
     pub(super) spec: &'a GroupSpec,
     pub(super) cluster: &'a CompleteCluster,
     pub(super) kubelet: &'a CompleteKubelet,
-    pub(super) sandbox_image: &'a Setting<String>,
-    pub(super) cni_binaries: &'a Setting<String>,
+    pub(super) sandbox_image: &'a Setting<Image>,
+    pub(super) cni_binaries: &'a Setting<AbsolutePath>,
 }
 
 pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigTree {
     let systemd = leaf_text(&inputs.kubelet.config, &["cgroupDriver"]) == Some("systemd");
     let user = &inputs.spec.container_runtime.config;
+    if inputs.runtime != Runtime::Containerd {
+        if let Some(origin) = user.values().find_map(config::origin_of) {
+            check.report(
+                Some(origin),
+                format!("this is a configuration of containerd, and the nodes run {}", inputs.runtime),
+                "remove it; what the image's runtime needs can be a file asset",
+            );
+        }
+        return ConfigTree::new();
+    }
     check_agreement(inputs, systemd, user, check);
     overlay(ours(inputs, systemd), user, check)
 }
 
 fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
-    let group = &inputs.spec.name.value;
+    let group = inputs.group;
     let here = |path: &str| vec![format!("nodeGroups.{group}.{path}")];
     let mut ours = ConfigTree::new();
     let mut set = |path: &[&str], setting: Setting<Value>| config::insert(&mut ours, path, setting);
@@ -45,7 +57,7 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
     set(
         SANDBOX,
         derived(
-            json!(inputs.sandbox_image.value),
+            json!(inputs.sandbox_image.value.as_str()),
             here("containerRuntime.sandboxImage"),
             "pinned, so that it is never collected as garbage",
         ),
@@ -68,7 +80,7 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
     );
     set(
         BIN_DIRS,
-        derived(json!([inputs.cni_binaries.value]), here("containerRuntime.cniBinaries"), "where the plug-ins are"),
+        derived(json!([inputs.cni_binaries.value.as_str()]), here("containerRuntime.cniBinaries"), "where the plug-ins are"),
     );
     set(
         CONF_DIR,
@@ -108,7 +120,7 @@ fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check:
     check.agree(
         user,
         SANDBOX,
-        |value| value == &json!(inputs.sandbox_image.value),
+        |value| value == &json!(inputs.sandbox_image.value.as_str()),
         || say("the sandbox image differs from containerRuntime.sandboxImage", "write it in sandboxImage only"),
     );
     check_cgroup_drivers(systemd, user, check);
@@ -145,7 +157,7 @@ fn check_cgroup_drivers(systemd: bool, user: &ConfigTree, check: &Check<'_>) {
 
 fn check_network(inputs: &Inputs<'_>, user: &ConfigTree, check: &Check<'_>) {
     let contains = |value: &Value| {
-        value.as_array().is_some_and(|folders| folders.iter().any(|folder| folder == &json!(inputs.cni_binaries.value)))
+        value.as_array().is_some_and(|folders| folders.iter().any(|folder| folder == &json!(inputs.cni_binaries.value.as_str())))
     };
     check.agree(user, BIN_DIRS, contains, || {
         say("bin_dirs does not contain containerRuntime.cniBinaries", "add that folder, or change cniBinaries")

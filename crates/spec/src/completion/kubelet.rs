@@ -8,37 +8,72 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Check, default, derived, overlay};
-use crate::complete::{CompleteCluster, ConfigTree};
+use super::os::Traits;
+use super::{Check, default, derived, from, overlay};
+use crate::complete::{CompleteCluster, ConfigTree, GroupSpec};
 use crate::config;
-use crate::document::GroupSpec;
+use crate::expression::Variables;
 use crate::flags::OWNED;
-use crate::origin::Setting;
-use crate::values::Taint;
+use crate::instances::{self, AddressMode, InstanceType};
+use crate::items::{Labels, MaxPods, Taints};
+use crate::origin::{Origin, Setting};
+use crate::record::SpecValue;
+use crate::values::{Layout, Reservation, Role, Runtime};
+use crate::view::{Look, SecretDisplay};
 
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.kubeconfig";
 const CONFIG: &str = "/etc/kubernetes/kubelet.yaml";
 
-pub(super) fn complete_config(
-    spec: &GroupSpec,
-    cluster: &CompleteCluster,
-    taints: &Setting<Vec<Taint>>,
-    check: &Check<'_>,
-) -> ConfigTree {
+pub(super) struct Inputs<'a> {
+    pub(super) group: &'a str,
+    pub(super) spec: &'a GroupSpec,
+    pub(super) cluster: &'a CompleteCluster,
+    pub(super) traits: &'a Traits,
+    pub(super) role: Role,
+    pub(super) labels: &'a Setting<Labels>,
+    pub(super) taints: &'a Setting<Taints>,
+    pub(super) max_pods: &'a Setting<MaxPods>,
+    pub(super) reservation: &'a Setting<Reservation>,
+    pub(super) instance: Option<&'a InstanceType>,
+    pub(super) prefix_delegation: bool,
+}
+
+impl Inputs<'_> {
+    fn here(&self, field: &str) -> Vec<String> {
+        vec![format!("nodeGroups.{}.{field}", self.group)]
+    }
+}
+
+pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigTree {
+    let cluster = inputs.cluster;
+    let user = &inputs.spec.kubelet.config;
+    if cluster.layout.value == Layout::Tectonic {
+        if let Some(origin) = user.values().find_map(config::origin_of) {
+            check.report(
+                Some(origin),
+                "the kubelets of the layout tectonic have no configuration file",
+                "write kubelet.flags",
+            );
+        }
+        return ConfigTree::new();
+    }
     let mut ours = ConfigTree::new();
     for (path, value, reason) in defaults() {
         config::insert(&mut ours, path, default(value, reason));
     }
-    let dns: Vec<String> = cluster.networking.cluster_dns.value.iter().map(ToString::to_string).collect();
-    let from = |path: &str| vec![path.to_owned()];
-    config::insert(
-        &mut ours,
+    let mut set = |path: &[&str], setting: Setting<Value>| config::insert(&mut ours, path, setting);
+    if cluster.layout.value == Layout::Eksctl {
+        for (path, value) in eksctl_values() {
+            set(path, derived(value, from("cluster.layout"), "what eksctl writes"));
+        }
+    }
+    let dns: Vec<String> = cluster.networking.cluster_dns.value.0.iter().map(ToString::to_string).collect();
+    set(
         &["clusterDNS"],
         derived(json!(dns), from("cluster.networking.clusterDNS"), "pods ask the cluster's DNS service"),
     );
-    config::insert(
-        &mut ours,
+    set(
         &["clusterDomain"],
         derived(
             json!(cluster.networking.cluster_domain.value.as_str()),
@@ -46,19 +81,32 @@ pub(super) fn complete_config(
             "pods search the cluster's domain",
         ),
     );
-    let registered = taints_to_json(&taints.value);
-    if !taints.value.is_empty() {
+    if inputs.traits.runtime == Runtime::CriO {
+        set(
+            &["containerRuntimeEndpoint"],
+            derived(json!("unix:///var/run/crio/crio.sock"), inputs.here("os"), "where CRI-O listens"),
+        );
+    }
+    if let Some(path) = inputs.traits.resolv_conf {
+        let rule = "the name servers themselves: the local resolver would ask itself in a circle";
+        set(&["resolvConf"], derived(json!(path), inputs.here("os"), rule));
+    }
+    if let Some(path) = inputs.traits.volume_plugins {
+        set(&["volumePluginDir"], derived(json!(path), inputs.here("os"), "the usual folder is read-only here"));
+    }
+    add_max_pods(inputs, &mut ours, check);
+    let registered = inputs.taints.value.to_json(PLAIN);
+    if !inputs.taints.value.0.is_empty() {
         config::insert(
             &mut ours,
             &["registerWithTaints"],
             derived(
                 registered.clone(),
-                vec![format!("nodeGroups.{}.taints", spec.name.value)],
+                inputs.here("taints"),
                 "a node has its taints from the moment it registers, before a pod can land on it",
             ),
         );
     }
-    let user = &spec.kubelet.config;
     check.agree(
         user,
         &["registerWithTaints"],
@@ -71,6 +119,85 @@ pub(super) fn complete_config(
         },
     );
     overlay(ours, user, check)
+}
+
+/// Taints have no secrets and no defaults of any release.
+const PLAIN: Look = Look { secrets: SecretDisplay::Redacted, minor: 0 };
+
+/// Where the seed of the layout differs from nodestrap's own choices.
+fn eksctl_values() -> Vec<(&'static [&'static str], Value)> {
+    vec![
+        (&["address"], json!("0.0.0.0")),
+        (&["authentication", "webhook", "cacheTTL"], json!("2m0s")),
+        (&["authentication", "x509", "clientCAFile"], json!("/etc/eksctl/ca.crt")),
+        (&["authorization", "webhook", "cacheAuthorizedTTL"], json!("5m0s")),
+        (&["authorization", "webhook", "cacheUnauthorizedTTL"], json!("30s")),
+        (&["cgroupDriver"], json!("cgroupfs")),
+        (&["featureGates", "RotateKubeletServerCertificate"], json!(true)),
+        (&["serverTLSBootstrap"], json!(true)),
+    ]
+}
+
+/// The number of pods, and what is kept back for so many.
+fn add_max_pods(inputs: &Inputs<'_>, tree: &mut ConfigTree, check: &Check<'_>) {
+    let number = pods(inputs, check);
+    if let Some(number) = number {
+        let sources = match inputs.max_pods.value {
+            MaxPods::Number(_) => inputs.here("maxPods"),
+            _ => [inputs.here("maxPods"), inputs.here("machines.instanceType")].concat(),
+        };
+        config::insert(tree, &["maxPods"], derived(json!(number), sources, "as many pods as the group says"));
+    }
+    let written = config::find(&inputs.spec.kubelet.config, &["maxPods"]).map(config::node_to_json);
+    let effective = written.as_ref().and_then(Value::as_u64).and_then(|pods| u32::try_from(pods).ok()).or(number);
+    if let (Reservation::Auto, Some(instance), Some(pods)) = (inputs.reservation.value, inputs.instance, effective) {
+        let reserved = match crate::quantity::reserved(instance.cpus, instance.memory_mib, pods) {
+            Ok(reserved) => reserved,
+            Err(invalid) => {
+                check.report(Some(&inputs.max_pods.origin), invalid.message, invalid.advice.unwrap_or_default());
+                return;
+            }
+        };
+        let sources = [inputs.here("reservation"), inputs.here("machines.instanceType"), inputs.here("maxPods")];
+        for (resource, quantity) in reserved.entries() {
+            let rule = "what Kubernetes itself needs on a machine of this size with so many pods";
+            config::insert(tree, &["kubeReserved", resource], derived(json!(quantity.to_string()), sources.concat(), rule));
+        }
+    } else if inputs.reservation.value == Reservation::Auto && inputs.instance.is_none() {
+        check.report(
+            Some(&inputs.reservation.origin),
+            "how much to keep back follows from the instance type, which is not known",
+            "write machines.instanceType (aws), or kubelet.config.kubeReserved",
+        );
+    }
+}
+
+/// `None`: the node finds out, from the map and its own instance type.
+fn pods(inputs: &Inputs<'_>, check: &Check<'_>) -> Option<u32> {
+    let mode = if inputs.prefix_delegation { AddressMode::Prefixes } else { AddressMode::Secondary };
+    let node_looks = inputs.cluster.layout.value == Layout::Eksctl;
+    match (&inputs.max_pods.value, inputs.instance) {
+        (MaxPods::Number(number), _) => Some(*number),
+        (MaxPods::Map, Some(instance)) => Some(instances::max_pods(instance, mode)),
+        (MaxPods::Map, None) if node_looks => None,
+        (MaxPods::Expression(expression), Some(instance)) => {
+            match expression.evaluate_pods(&Variables::of(instance)) {
+                Ok(pods) => Some(pods),
+                Err(invalid) => {
+                    check.report(Some(&inputs.max_pods.origin), invalid.message, invalid.advice.unwrap_or_default());
+                    None
+                }
+            }
+        }
+        (_, None) => {
+            check.report(
+                Some(&inputs.max_pods.origin),
+                "maxPods follows from the instance type here, which is not known",
+                "write machines.instanceType (aws), or a number",
+            );
+            None
+        }
+    }
 }
 
 type Default = (&'static [&'static str], Value, &'static str);
@@ -95,7 +222,6 @@ fn defaults() -> Vec<Default> {
             json!("unix:///run/containerd/containerd.sock"),
             "where containerd listens unless told otherwise",
         ),
-        (&["maxPods"], json!(110), "the limit that Kubernetes is tested with"),
         (
             &["rotateCertificates"],
             json!(true),
@@ -115,13 +241,6 @@ fn defaults() -> Vec<Default> {
     ]
 }
 
-fn taints_to_json(taints: &[Taint]) -> Value {
-    taints
-        .iter()
-        .map(|taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect.as_str()}))
-        .collect()
-}
-
 /// A missing value is an empty one.
 fn same_taints(written: &Value, ours: &Value) -> bool {
     let normal = |value: &Value| -> Option<Vec<[String; 3]>> {
@@ -132,48 +251,112 @@ fn same_taints(written: &Value, ours: &Value) -> bool {
     normal(written) == normal(ours)
 }
 
-pub(super) fn complete_flags(
-    spec: &GroupSpec,
-    group: &str,
-    labels: &Setting<BTreeMap<String, String>>,
-    check: &Check<'_>,
-) -> BTreeMap<String, Setting<String>> {
-    let mut flags = BTreeMap::from([
-        (
-            "bootstrap-kubeconfig".to_owned(),
-            default(BOOTSTRAP_KUBECONFIG.to_owned(), "the token to join with; nodestrap writes this file"),
-        ),
-        ("config".to_owned(), default(CONFIG.to_owned(), "nodestrap writes kubelet.config to this file")),
-        (
-            "kubeconfig".to_owned(),
-            default(
-                KUBECONFIG.to_owned(),
-                "the kubelet writes it once it has its certificate, so it lies with its state",
-            ),
-        ),
-    ]);
-    if !labels.value.is_empty() {
-        let list: Vec<String> = labels.value.iter().map(|(key, value)| format!("{key}={value}")).collect();
+pub(super) fn complete_flags(inputs: &Inputs<'_>, check: &Check<'_>) -> BTreeMap<String, Setting<String>> {
+    let mut flags = match inputs.cluster.layout.value {
+        Layout::Nodestrap => nodestrap_flags(),
+        Layout::Eksctl => eksctl_flags(inputs),
+        Layout::Tectonic => tectonic_flags(inputs),
+    };
+    let labels = &inputs.labels.value.0;
+    if !labels.is_empty() && inputs.cluster.layout.value != Layout::Eksctl {
+        let list: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         flags.insert(
             "node-labels".to_owned(),
-            derived(
-                list.join(","),
-                vec![format!("nodeGroups.{group}.labels")],
-                "labels have no field in the kubelet's configuration",
-            ),
+            derived(list.join(","), inputs.here("labels"), "labels have no field in the kubelet's configuration"),
         );
     }
-    for (name, setting) in &spec.kubelet.flags {
+    for (name, setting) in &inputs.spec.kubelet.flags {
         let ours = flags.get(name).map(|ours| ours.value.as_str());
         if OWNED.contains(&name.as_str()) && ours != Some(setting.value.as_str()) {
             let advice = match name.as_str() {
-                "node-labels" => "write them as labels of the NodeGroup".to_owned(),
-                "config" => "write the configuration as kubelet.config of the NodeGroup".to_owned(),
-                _ => "remove it: join of the Cluster says how nodes join".to_owned(),
+                "node-labels" => "write them as labels of the NodeGroup",
+                "config" => "write the configuration as kubelet.config of the NodeGroup",
+                _ => "remove it: join of the Cluster says how nodes join",
             };
             check.report(Some(&setting.origin), format!("nodestrap sets the flag --{name} itself"), advice);
         }
         flags.insert(name.clone(), setting.clone());
+    }
+    flags
+}
+
+type FlagMap = BTreeMap<String, Setting<String>>;
+
+fn nodestrap_flags() -> FlagMap {
+    let flag = |name: &str, value: &str, reason| (name.to_owned(), default(value.to_owned(), reason));
+    BTreeMap::from([
+        flag("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG, "the token to join with; nodestrap writes this file"),
+        flag("config", CONFIG, "nodestrap writes kubelet.config to this file"),
+        flag(
+            "kubeconfig",
+            KUBECONFIG,
+            "the kubelet writes it once it has its certificate, so it lies with its state",
+        ),
+    ])
+}
+
+/// What the drop-in of eksctl says besides its variables, as far as this release of the kubelet knows it.
+fn eksctl_flags(inputs: &Inputs<'_>) -> FlagMap {
+    let flag = |name: &str, value: &str| {
+        (name.to_owned(), derived(value.to_owned(), from("cluster.layout"), "what eksctl writes"))
+    };
+    let mut flags = BTreeMap::from([
+        flag("config", "/etc/eksctl/kubelet.yaml"),
+        flag("kubeconfig", "/etc/eksctl/kubeconfig.yaml"),
+        flag("cloud-provider", "external"),
+    ]);
+    if inputs.cluster.join.bootstrap_token.is_some() {
+        flags.extend([flag("bootstrap-kubeconfig", "/etc/eksctl/kubeconfig.yaml"), flag("kubeconfig", KUBECONFIG)]);
+    }
+    flags
+}
+
+/// The kubelet in its wrapper: everything is a flag.
+fn tectonic_flags(inputs: &Inputs<'_>) -> FlagMap {
+    let cluster = inputs.cluster;
+    let flag = |name: &str, value: &str| {
+        (name.to_owned(), derived(value.to_owned(), from("cluster.layout"), "what the units of Tectonic say"))
+    };
+    let mut flags = BTreeMap::from([
+        flag("allow-privileged", "true"),
+        flag("anonymous-auth", "false"),
+        flag("cert-dir", "/var/lib/kubelet/pki"),
+        flag("client-ca-file", "/etc/kubernetes/ca.crt"),
+        flag("cni-conf-dir", "/etc/kubernetes/cni/net.d"),
+        flag("exit-on-lock-contention", "true"),
+        flag("kubeconfig", "/etc/kubernetes/kubeconfig"),
+        flag("lock-file", "/var/run/lock/kubelet.lock"),
+        flag("minimum-container-ttl-duration", "6m0s"),
+        flag("network-plugin", "cni"),
+        flag("pod-manifest-path", "/etc/kubernetes/manifests"),
+    ]);
+    let mut set = |name: &str, setting: Setting<String>| flags.insert(name.to_owned(), setting);
+    let dns: Vec<String> = cluster.networking.cluster_dns.value.0.iter().map(ToString::to_string).collect();
+    set("cluster-dns", derived(dns.join(","), from("cluster.networking.clusterDNS"), "pods ask the cluster's DNS"));
+    set(
+        "cluster-domain",
+        derived(
+            cluster.networking.cluster_domain.value.to_string(),
+            from("cluster.networking.clusterDomain"),
+            "pods search the cluster's domain",
+        ),
+    );
+    if let MaxPods::Number(number) = inputs.max_pods.value {
+        set("max-pods", derived(number.to_string(), inputs.here("maxPods"), "as many pods as the group says"));
+    }
+    let role = match inputs.role {
+        Role::ControlPlane => Some("node-role.kubernetes.io/master=:NoSchedule"),
+        Role::Worker => None,
+    };
+    let taints: Vec<String> = match (&inputs.taints.origin, role) {
+        (Origin::Derived { .. }, Some(master)) => vec![master.to_owned()],
+        _ => inputs.taints.value.0.iter().map(|t| format!("{}={}:{}", t.key, t.value, t.effect)).collect(),
+    };
+    if !taints.is_empty() {
+        set(
+            "register-with-taints",
+            derived(taints.join(","), inputs.here("taints"), "a node has its taints from the moment it registers"),
+        );
     }
     flags
 }

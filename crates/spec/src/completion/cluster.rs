@@ -1,0 +1,310 @@
+//! What all nodes of a cluster have in common.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::{Check, control_plane, default, derived, from, lists, or_default, ours};
+use crate::catalog;
+use crate::complete::{
+    ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
+    CompleteNetworking, CompletePki, CompleteProxy, CompleteTectonic, CompleteTrust, DeliveryDefaults, JoinSpec,
+    NetworkingSpec, NodestrapDefaults, ProxySpec, StoreDefaults, TectonicSpec,
+};
+use crate::items::{Addresses, ExecCredential, Line, Networks};
+use crate::no_proxy::{NoProxyInputs, no_proxy};
+use crate::origin::{Origin, Setting};
+use crate::syntax;
+use crate::values::{ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
+
+/// 10.96.0.0/12.
+const SERVICE_NETWORK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 96, 0, 0), 12));
+/// 10.244.0.0/16.
+const POD_NETWORK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 244, 0, 0), 16));
+/// fd00:10:244::/56: 256 nodes with a /64 each.
+const POD_NETWORK_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0), 56));
+const TECTONIC_KUBERNETES: KubeVersion = KubeVersion { major: 1, minor: 9, patch: 6 };
+
+pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, check: &Check<'_>) -> CompleteCluster {
+    let layout = or_default(&spec.layout, || Layout::Nodestrap, "nodestrap's own paths");
+    let kubernetes_version = spec.kubernetes_version.clone().unwrap_or_else(|| match layout.value {
+        Layout::Tectonic => default(TECTONIC_KUBERNETES, "the release that the layout tectonic was made for"),
+        _ => default(catalog::newest_kubernetes(), "the newest release that this version of nodestrap knows"),
+    });
+    let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
+    check_layout(&layout, &provider, check);
+    let networking = complete_networking(&spec.networking, check);
+    let assets = CompleteAssets {
+        container_registry: or_default(
+            &spec.assets.container_registry,
+            || ours("registry.k8s.io"),
+            "where Kubernetes publishes its images",
+        ),
+        file_repositories: or_default(&spec.assets.file_repositories, Vec::new, "files come from their makers"),
+    };
+    lists::check_files(&spec.file_assets, check);
+    lists::check_hooks(&spec.hooks, check);
+    lists::check_units(&spec.units, check);
+    let parts = control_plane::Inputs {
+        spec,
+        cluster_name: name,
+        version: &kubernetes_version,
+        networking: &networking,
+        registry: &assets.container_registry,
+        api_server: &spec.api_server,
+    };
+    CompleteCluster {
+        region: spec.region.clone(),
+        api_server: spec.api_server.clone(),
+        join: complete_join(&spec.join, name, layout.value, check),
+        proxy: complete_proxy(&spec.proxy, spec, &networking, provider.value),
+        trust: CompleteTrust {
+            certificate_authorities: or_default(
+                &spec.trust.certificate_authorities,
+                Vec::new,
+                "only what the image trusts",
+            ),
+            keyrings: or_default(&spec.trust.keyrings, Vec::new, "no signatures are relied on"),
+        },
+        registry_mirrors: or_default(&spec.registry_mirrors, BTreeMap::new, "images come from their own registries"),
+        ntp_servers: or_default(&spec.ntp_servers, Vec::new, "the time servers of the image"),
+        sysctls: or_default(&spec.sysctls, BTreeMap::new, "what nodestrap needs is set by group"),
+        kernel_modules: or_default(&spec.kernel_modules, Vec::new, "what nodestrap needs is loaded by group"),
+        file_assets: or_default(&spec.file_assets, Vec::new, NONE),
+        hooks: or_default(&spec.hooks, Vec::new, NONE),
+        units: or_default(&spec.units, Vec::new, NONE),
+        additional_user_data: or_default(&spec.additional_user_data, Vec::new, NONE),
+        delivery: DeliveryDefaults {
+            format: spec.delivery.format.clone(),
+            compression: spec.delivery.compression.clone(),
+            nodestrap: NodestrapDefaults {
+                installation: spec.delivery.nodestrap.installation.clone(),
+                path: spec.delivery.nodestrap.path.clone(),
+                urls: spec.delivery.nodestrap.urls.clone(),
+                sha256: spec.delivery.nodestrap.sha256.clone(),
+                sha512: spec.delivery.nodestrap.sha512.clone(),
+            },
+            store: StoreDefaults {
+                urls: spec.delivery.store.urls.clone(),
+                certificate_authority: spec.delivery.store.certificate_authority.clone(),
+            },
+        },
+        pki: CompletePki { folder: spec.pki.folder.clone() },
+        kube_apiserver: control_plane::complete_apiserver(&parts, check),
+        kube_controller_manager: control_plane::complete_controller_manager(&parts, check),
+        kube_scheduler: control_plane::complete_scheduler(&parts, check),
+        etcd: control_plane::complete_etcd(&parts, check),
+        kube_proxy: control_plane::complete_proxy(&parts, check),
+        dns_controller: CompleteDnsController {
+            image: spec.dns_controller.image.clone(),
+            command: or_default(&spec.dns_controller.command, Vec::new, "the entry point of the image"),
+        },
+        tectonic: complete_tectonic(&spec.tectonic, &kubernetes_version),
+        eksctl: CompleteEksctl {
+            ecr_account: or_default(
+                &spec.eksctl.ecr_account,
+                || ours("602401143452"),
+                "the account that has the images of EKS in most regions",
+            ),
+        },
+        networking,
+        assets,
+        kubernetes_version,
+        provider,
+        layout,
+    }
+}
+
+pub(super) const NONE: &str = "none are needed";
+
+fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, check: &Check<'_>) {
+    if layout.value == Layout::Eksctl && provider.value != Provider::Aws {
+        check.report(
+            Some(&layout.origin),
+            "the layout eksctl asks the metadata service of AWS",
+            "write provider: aws, or leave out the layout",
+        );
+    }
+}
+
+fn complete_networking(spec: &NetworkingSpec, check: &Check<'_>) -> CompleteNetworking {
+    let service_cidrs = or_default(
+        &spec.service_cidrs,
+        || Networks(vec![SERVICE_NETWORK]),
+        "what kubeadm and most installers give to services",
+    );
+    let cluster_dns = spec.cluster_dns.clone().unwrap_or_else(|| {
+        derived(
+            Addresses(service_cidrs.value.0.iter().filter_map(syntax::tenth_address).collect()),
+            from("cluster.networking.serviceCIDRs"),
+            "the tenth address of each service network, where the DNS service is by convention",
+        )
+    });
+    let pod_cidrs = spec.pod_cidrs.clone().unwrap_or_else(|| {
+        let of_family = |network: &IpNet| if network.addr().is_ipv4() { POD_NETWORK } else { POD_NETWORK_V6 };
+        derived(
+            Networks(service_cidrs.value.0.iter().map(of_family).collect()),
+            from("cluster.networking.serviceCIDRs"),
+            "one network for pods of each family that services have",
+        )
+    });
+    for pods in &pod_cidrs.value.0 {
+        for services in &service_cidrs.value.0 {
+            if pods.contains(services) || services.contains(pods) {
+                let origin = [&pod_cidrs.origin, &service_cidrs.origin]
+                    .into_iter()
+                    .find(|origin| matches!(origin, Origin::User(_)));
+                check.report(
+                    origin,
+                    format!("the network of pods {pods} and that of services {services} overlap"),
+                    "an address can belong to one of them only: choose networks apart",
+                );
+            }
+        }
+    }
+    if let Origin::User(_) = cluster_dns.origin {
+        for address in &cluster_dns.value.0 {
+            if pod_cidrs.value.0.iter().any(|pods| pods.contains(address)) {
+                check.report(
+                    Some(&cluster_dns.origin),
+                    format!("{address} is an address of a pod, which changes"),
+                    "write the address of the DNS service, in serviceCIDRs",
+                );
+            }
+        }
+    }
+    CompleteNetworking {
+        pod_network: or_default(
+            &spec.pod_network,
+            || PodNetwork::Bridge,
+            "a node gets Ready without anything else installed in the cluster",
+        ),
+        pod_cidrs,
+        service_cidrs,
+        cluster_dns,
+        cluster_domain: or_default(
+            &spec.cluster_domain,
+            DomainName::cluster_local,
+            "the domain that Kubernetes' own manifests assume",
+        ),
+    }
+}
+
+fn complete_join(spec: &JoinSpec, name: &Setting<ClusterName>, layout: Layout, check: &Check<'_>) -> CompleteJoin {
+    if let (Some(_), Some(exec)) = (&spec.bootstrap_token, &spec.exec) {
+        check.report(
+            Some(&exec.origin),
+            "a node joins either with a token or with a program that gives credentials",
+            "remove bootstrapToken or exec",
+        );
+    }
+    let exec = spec.exec.clone().or_else(|| {
+        (layout == Layout::Eksctl && spec.bootstrap_token.is_none()).then(|| {
+            let arguments = vec![ours("token"), ours("-i"), ours::<Line>(name.value.as_str())];
+            derived(
+                ExecCredential { command: ours("aws-iam-authenticator"), arguments, environment: BTreeMap::new() },
+                from("cluster.name"),
+                "nodes of EKS prove who they are by their role, which the image's authenticator shows",
+            )
+        })
+    });
+    if exec.is_none() && spec.bootstrap_token.is_none() {
+        check.report(
+            Some(&spec.certificate_authority.origin),
+            "join needs the field \"bootstrapToken\" (or \"exec\")",
+            "`kubeadm token create` makes a token; or {file: token.txt}",
+        );
+    }
+    CompleteJoin {
+        bootstrap_token: spec.bootstrap_token.clone(),
+        exec,
+        certificate_authority: spec.certificate_authority.clone(),
+    }
+}
+
+fn complete_proxy(
+    spec: &ProxySpec,
+    cluster: &ClusterSpec,
+    networking: &CompleteNetworking,
+    provider: Provider,
+) -> CompleteProxy {
+    let https = spec.https.clone().or_else(|| {
+        let http = spec.http.as_ref()?;
+        Some(derived(http.value.clone(), from("cluster.proxy.http"), "one proxy does for both"))
+    });
+    if spec.http.is_none() && https.is_none() {
+        let no_proxy = or_default(&spec.no_proxy, Vec::new, "there is no proxy");
+        return CompleteProxy { http: None, https: None, no_proxy };
+    }
+    let user: Vec<String> = spec.no_proxy.iter().flat_map(|set| &set.value).map(ToString::to_string).collect();
+    let computed = no_proxy(&NoProxyInputs {
+        user: &user,
+        api_server_host: cluster.api_server.value.host(),
+        service_cidrs: &networking.service_cidrs.value.0,
+        pod_cidrs: &networking.pod_cidrs.value.0,
+        cluster_domain: networking.cluster_domain.value.as_str(),
+        provider: provider.as_str(),
+        stores: &[],
+        mirrors: &[],
+    });
+    let list = computed.into_iter().map(|entry| ours(&entry.text)).collect();
+    CompleteProxy {
+        http: spec.http.clone(),
+        https,
+        no_proxy: derived(
+            list,
+            vec![
+                "cluster.apiServer".to_owned(),
+                "cluster.networking".to_owned(),
+                "cluster.provider".to_owned(),
+                "cluster.proxy.noProxy".to_owned(),
+            ],
+            "what a node must reach directly: itself, the cluster's own networks and names, the metadata service",
+        ),
+    }
+}
+
+fn complete_tectonic(spec: &TectonicSpec, version: &Setting<KubeVersion>) -> CompleteTectonic {
+    CompleteTectonic {
+        kubelet_image: or_default(
+            &spec.kubelet_image,
+            || ours("docker://quay.io/coreos/hyperkube"),
+            "the image of the kubelet wrapper",
+        ),
+        kubelet_image_tag: spec.kubelet_image_tag.clone().unwrap_or_else(|| {
+            derived(
+                ours(&format!("v{}_coreos.0", version.value)),
+                from("cluster.kubernetesVersion"),
+                "CoreOS' first build of the release",
+            )
+        }),
+        runtime_mappings: or_default(
+            &spec.runtime_mappings,
+            || {
+                let docker = |minor: &str, versions: &[&str]| {
+                    (ours::<Line>(minor), versions.iter().map(|version| ours::<Line>(version)).collect::<Vec<_>>())
+                };
+                BTreeMap::from([
+                    docker("1.7", &["1.12"]),
+                    docker("1.8", &["1.12"]),
+                    docker("1.9", &["17.03", "1.12"]),
+                    docker("1.10", &["17.03"]),
+                    docker("1.11", &["17.03"]),
+                ])
+            },
+            "the versions of docker that these releases were tested with",
+        ),
+        manifest_url: or_default(
+            &spec.manifest_url,
+            || {
+                ours(
+                    "https://tectonic-torcx.release.core-os.net/manifests/{{.Board}}/{{.OSVersion}}/torcx_manifest.json",
+                )
+            },
+            "where torcx manifests were published",
+        ),
+        upgrade_os: or_default(&spec.upgrade_os, || true, "a node starts with the newest system"),
+        bootkube: or_default(&spec.bootkube, || true, "the units wait for assets, which one master receives"),
+    }
+}

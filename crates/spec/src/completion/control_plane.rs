@@ -1,0 +1,310 @@
+//! The components that run as static pods: their images, flags and configuration.
+//!
+//! `$(HOST_IP)` and `$(NODE_NAME)` are variables of the pods: what only the node knows is filled in by its kubelet.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Check, default, derived, from, or_default, ours, overlay, release};
+use crate::complete::{
+    ClusterSpec, CompleteEtcd, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
+    CompleteKubeScheduler, CompleteNetworking, ConfigTree,
+};
+use crate::config;
+use crate::items::{Image, Line, Name};
+use crate::origin::Setting;
+use crate::values::{ApiServerUrl, ClusterName, DomainName, KubeVersion};
+
+pub(super) struct Inputs<'a> {
+    pub(super) spec: &'a ClusterSpec,
+    pub(super) cluster_name: &'a Setting<ClusterName>,
+    pub(super) version: &'a Setting<KubeVersion>,
+    pub(super) networking: &'a CompleteNetworking,
+    pub(super) registry: &'a Setting<Line>,
+    pub(super) api_server: &'a Setting<ApiServerUrl>,
+}
+
+type FlagMap = BTreeMap<String, Setting<String>>;
+
+
+fn image(given: &Option<Setting<Image>>, inputs: &Inputs<'_>, name: &str, tag: &str) -> Setting<Image> {
+    given.clone().unwrap_or_else(|| {
+        derived(
+            ours(&format!("{}/{name}:{tag}", inputs.registry.value)),
+            vec!["cluster.kubernetesVersion".to_owned(), "cluster.assets.containerRegistry".to_owned()],
+            "the image of this release",
+        )
+    })
+}
+
+fn component_image(given: &Option<Setting<Image>>, inputs: &Inputs<'_>, name: &str) -> Setting<Image> {
+    image(given, inputs, name, &format!("v{}", inputs.version.value))
+}
+
+fn joined<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn defaults(list: &[(&str, &str, &'static str)]) -> FlagMap {
+    list.iter()
+        .map(|(name, value, reason)| ((*name).to_owned(), default((*value).to_owned(), reason)))
+        .collect()
+}
+
+fn set(flags: &mut FlagMap, name: &str, setting: Setting<String>) {
+    flags.insert(name.to_owned(), setting);
+}
+
+/// The user's flags win.
+fn laid_over(mut flags: FlagMap, user: &FlagMap) -> FlagMap {
+    flags.extend(user.iter().map(|(name, setting)| (name.clone(), setting.clone())));
+    flags
+}
+
+fn service_networks(inputs: &Inputs<'_>) -> Setting<String> {
+    derived(
+        joined(&inputs.networking.service_cidrs.value.0),
+        from("cluster.networking.serviceCIDRs"),
+        "services get their addresses from these networks",
+    )
+}
+
+fn pod_networks(inputs: &Inputs<'_>) -> Setting<String> {
+    derived(
+        joined(&inputs.networking.pod_cidrs.value.0),
+        from("cluster.networking.podCIDRs"),
+        "each node gets a range of these networks for its pods",
+    )
+}
+
+pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteKubeApiserver {
+    let spec = &inputs.spec.kube_apiserver;
+    let mut flags = defaults(&[
+        ("advertise-address", "$(HOST_IP)", "the address of the node, as its kubelet knows it"),
+        ("allow-privileged", "true", "networks and storage run as privileged pods"),
+        ("authorization-mode", "Node,RBAC", "kubelets may touch their own objects only; everybody else by role"),
+        ("client-ca-file", "/etc/kubernetes/pki/ca.crt", "clients show certificates of the cluster's own authority"),
+        ("enable-admission-plugins", "NodeRestriction", "kubelets may change their own node and pods only"),
+        ("enable-bootstrap-token-auth", "true", "nodes join with tokens"),
+        ("etcd-cafile", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
+        ("etcd-certfile", "/etc/kubernetes/pki/apiserver-etcd-client.crt", "etcd believes this client only"),
+        ("etcd-keyfile", "/etc/kubernetes/pki/apiserver-etcd-client.key", "etcd believes this client only"),
+        ("etcd-servers", "https://127.0.0.1:2379", "each API server talks to the member on its own node"),
+        (
+            "kubelet-client-certificate",
+            "/etc/kubernetes/pki/apiserver-kubelet-client.crt",
+            "kubelets believe this client",
+        ),
+        ("kubelet-client-key", "/etc/kubernetes/pki/apiserver-kubelet-client.key", "kubelets believe this client"),
+        (
+            "kubelet-preferred-address-types",
+            "InternalIP,ExternalIP,Hostname",
+            "addresses work where names of nodes are not in DNS",
+        ),
+        (
+            "proxy-client-cert-file",
+            "/etc/kubernetes/pki/front-proxy-client.crt",
+            "extension servers believe this client",
+        ),
+        (
+            "proxy-client-key-file",
+            "/etc/kubernetes/pki/front-proxy-client.key",
+            "extension servers believe this client",
+        ),
+        ("requestheader-allowed-names", "front-proxy-client", "nobody else may say who a request is from"),
+        (
+            "requestheader-client-ca-file",
+            "/etc/kubernetes/pki/front-proxy-ca.crt",
+            "an authority of its own, so that no other certificate passes",
+        ),
+        ("requestheader-extra-headers-prefix", "X-Remote-Extra-", "the names that Kubernetes' own servers use"),
+        ("requestheader-group-headers", "X-Remote-Group", "the names that Kubernetes' own servers use"),
+        ("requestheader-username-headers", "X-Remote-User", "the names that Kubernetes' own servers use"),
+        ("service-account-key-file", "/etc/kubernetes/pki/sa.pub", "checks the tokens of service accounts"),
+        ("service-account-signing-key-file", "/etc/kubernetes/pki/sa.key", "signs the tokens of service accounts"),
+        ("tls-cert-file", "/etc/kubernetes/pki/apiserver.crt", "its own certificate"),
+        ("tls-private-key-file", "/etc/kubernetes/pki/apiserver.key", "its own key"),
+    ]);
+    let port = inputs.api_server.value.port();
+    set(
+        &mut flags,
+        "secure-port",
+        derived(port.to_string(), from("cluster.apiServer"), "nodes reach the API server at this port"),
+    );
+    set(
+        &mut flags,
+        "service-account-issuer",
+        derived(
+            format!("https://kubernetes.default.svc.{}", inputs.networking.cluster_domain.value),
+            from("cluster.networking.clusterDomain"),
+            "the name under which pods reach the API server",
+        ),
+    );
+    set(&mut flags, "service-cluster-ip-range", service_networks(inputs));
+    CompleteKubeApiserver {
+        image: component_image(&spec.image, inputs, "kube-apiserver"),
+        internal_name: spec.internal_name.clone(),
+        external_name: spec.external_name.clone(),
+        flags: laid_over(flags, &spec.flags),
+    }
+}
+
+pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteKubeControllerManager {
+    const KUBECONFIG: &str = "/etc/kubernetes/controller-manager.conf";
+    let spec = &inputs.spec.kube_controller_manager;
+    let mut flags = defaults(&[
+        ("allocate-node-cidrs", "true", "each node gets a range for its pods"),
+        ("authentication-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
+        ("authorization-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
+        ("bind-address", "127.0.0.1", "nobody outside needs it"),
+        ("client-ca-file", "/etc/kubernetes/pki/ca.crt", "clients show certificates of the cluster's own authority"),
+        ("cluster-signing-cert-file", "/etc/kubernetes/pki/ca.crt", "signs the certificates of kubelets"),
+        ("cluster-signing-key-file", "/etc/kubernetes/pki/ca.key", "signs the certificates of kubelets"),
+        ("controllers", "*,bootstrapsigner,tokencleaner", "nodes join with tokens, which need these two besides"),
+        ("kubeconfig", KUBECONFIG, "its own identity"),
+        ("leader-elect", "true", "of several one is at work"),
+        (
+            "requestheader-client-ca-file",
+            "/etc/kubernetes/pki/front-proxy-ca.crt",
+            "an authority of its own, so that no other certificate passes",
+        ),
+        ("root-ca-file", "/etc/kubernetes/pki/ca.crt", "pods get it, to know the API server"),
+        ("service-account-private-key-file", "/etc/kubernetes/pki/sa.key", "signs the tokens of service accounts"),
+        ("use-service-account-credentials", "true", "each controller has only the rights that it needs"),
+    ]);
+    set(&mut flags, "cluster-cidr", pod_networks(inputs));
+    set(
+        &mut flags,
+        "cluster-name",
+        derived(inputs.cluster_name.value.to_string(), from("cluster.name"), "names what it makes at the provider"),
+    );
+    set(&mut flags, "service-cluster-ip-range", service_networks(inputs));
+    CompleteKubeControllerManager {
+        image: component_image(&spec.image, inputs, "kube-controller-manager"),
+        flags: laid_over(flags, &spec.flags),
+    }
+}
+
+pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeScheduler {
+    const KUBECONFIG: &str = "/etc/kubernetes/scheduler.conf";
+    let spec = &inputs.spec.kube_scheduler;
+    let mut flags = defaults(&[
+        ("authentication-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
+        ("authorization-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
+        ("bind-address", "127.0.0.1", "nobody outside needs it"),
+        ("config", "/etc/kubernetes/scheduler.yaml", "nodestrap writes kubeScheduler.config to this file"),
+    ]);
+    if spec.flags.contains_key("kubeconfig") {
+        flags.remove("config");
+    }
+    let mut tree = ConfigTree::new();
+    config::insert(
+        &mut tree,
+        &["clientConnection", "kubeconfig"],
+        default(json!(KUBECONFIG), "its own identity"),
+    );
+    config::insert(&mut tree, &["leaderElection", "leaderElect"], default(json!(true), "of several one is at work"));
+    CompleteKubeScheduler {
+        image: component_image(&spec.image, inputs, "kube-scheduler"),
+        config: overlay(tree, &spec.config, check),
+        flags: laid_over(flags, &spec.flags),
+    }
+}
+
+pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd {
+    let spec = &inputs.spec.etcd;
+    let data_folder =
+        or_default(&spec.data_folder, || ours("/var/lib/etcd"), "where other tools look for the data of etcd");
+    let members: Setting<Vec<Name>> =
+        or_default(&spec.members, Vec::new, "each node of the control plane is a cluster of its own");
+    let domain: Setting<DomainName> = spec.domain.clone().unwrap_or_else(|| {
+        derived(
+            ours(&format!("internal.{}", inputs.cluster_name.value)),
+            from("cluster.name"),
+            "names that are used inside the cluster's network only",
+        )
+    });
+    let mut flags = defaults(&[
+        ("advertise-client-urls", "https://$(HOST_IP):2379", "the address of the node, as its kubelet knows it"),
+        ("cert-file", "/etc/kubernetes/pki/etcd/server.crt", "its own certificate"),
+        ("client-cert-auth", "true", "only clients with a certificate of etcd's authority"),
+        ("key-file", "/etc/kubernetes/pki/etcd/server.key", "its own key"),
+        ("listen-client-urls", "https://0.0.0.0:2379", "on every address of the node"),
+        ("listen-metrics-urls", "http://127.0.0.1:2381", "probes need no certificate; nobody outside can ask"),
+        ("listen-peer-urls", "https://0.0.0.0:2380", "on every address of the node"),
+        ("name", "$(NODE_NAME)", "members are called as their nodes are"),
+        ("peer-cert-file", "/etc/kubernetes/pki/etcd/peer.crt", "its own certificate towards other members"),
+        ("peer-client-cert-auth", "true", "only members with a certificate of etcd's authority"),
+        ("peer-key-file", "/etc/kubernetes/pki/etcd/peer.key", "its own key towards other members"),
+        ("peer-trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
+        ("snapshot-count", "10000", "what kubeadm sets: bounded memory, quick restarts"),
+        ("trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
+    ]);
+    set(
+        &mut flags,
+        "data-dir",
+        derived(data_folder.value.to_string(), from("cluster.etcd.dataFolder"), "where the data lies"),
+    );
+    set(
+        &mut flags,
+        "initial-cluster-token",
+        derived(inputs.cluster_name.value.to_string(), from("cluster.name"), "members of two clusters never mix"),
+    );
+    let (peer, cluster) = match members.value.as_slice() {
+        [] => ("https://$(HOST_IP):2380".to_owned(), "$(NODE_NAME)=https://$(HOST_IP):2380".to_owned()),
+        members => {
+            let member = |name: &str| format!("https://{name}.{}:2380", domain.value);
+            let all: Vec<String> = members.iter().map(|name| format!("{name}={}", member(name.as_str()))).collect();
+            (member("$(NODE_NAME)"), all.join(","))
+        }
+    };
+    let membership = vec!["cluster.etcd.members".to_owned(), "cluster.etcd.domain".to_owned()];
+    set(
+        &mut flags,
+        "initial-advertise-peer-urls",
+        derived(peer, membership.clone(), "a name that stays when the address of a node changes"),
+    );
+    set(
+        &mut flags,
+        "initial-cluster",
+        derived(cluster, membership, "a fixed set of names, so that nobody has to manage membership"),
+    );
+    CompleteEtcd {
+        image: image(&spec.image, inputs, "etcd", release(inputs.version.value).etcd_version),
+        members,
+        domain,
+        data_folder,
+        flags: laid_over(flags, &spec.flags),
+    }
+}
+
+pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeProxy {
+    let spec = &inputs.spec.kube_proxy;
+    let mut tree = ConfigTree::new();
+    let mut put = |path: &[&str], setting: Setting<Value>| config::insert(&mut tree, path, setting);
+    put(
+        &["clientConnection", "kubeconfig"],
+        default(json!("/etc/kubernetes/kube-proxy.kubeconfig"), "nodestrap writes kubeProxy.kubeconfig to this file"),
+    );
+    let pods = pod_networks(inputs);
+    put(&["clusterCIDR"], Setting { value: json!(pods.value), origin: pods.origin });
+    put(&["mode"], default(json!("iptables"), "works with every kernel that Kubernetes supports"));
+    let mut flags = defaults(&[(
+        "config",
+        "/etc/kubernetes/kube-proxy.yaml",
+        "nodestrap writes kubeProxy.config to this file",
+    )]);
+    set(
+        &mut flags,
+        "hostname-override",
+        default("$(NODE_NAME)".to_owned(), "it must know its own node as the kubelet does"),
+    );
+    CompleteKubeProxy {
+        image: component_image(&spec.image, inputs, "kube-proxy"),
+        kubeconfig: spec.kubeconfig.clone(),
+        config: overlay(tree, &spec.config, check),
+        flags: laid_over(flags, &spec.flags),
+    }
+}
+

@@ -1,0 +1,126 @@
+//! How what a node receives reaches it.
+
+use super::os::Traits;
+use super::{Check, default, derived, from, ours};
+use crate::complete::{
+    CompleteDelivery, CompleteNodestrap, CompleteStore, DeliveryDefaults, DeliverySpec, NodestrapDefaults,
+    NodestrapSpec,
+};
+use crate::items::{AdditionalUserData, WebUrl};
+use crate::origin::{Origin, Setting};
+use crate::values::{Compression, DeliveryFormat, Installation, Os};
+
+/// The group's word, or else the cluster's.
+fn inherit<T: Clone>(group: &Option<Setting<T>>, cluster: &Option<Setting<T>>, path: &str) -> Option<Setting<T>> {
+    group.clone().or_else(|| {
+        let setting = cluster.as_ref()?;
+        Some(derived(setting.value.clone(), from(path), "what the cluster says"))
+    })
+}
+
+pub(super) fn complete_delivery(
+    spec: &DeliverySpec,
+    cluster: &DeliveryDefaults,
+    os: &Setting<Os>,
+    traits: &Traits,
+    group: &str,
+    user_data: &Setting<Vec<AdditionalUserData>>,
+    check: &Check<'_>,
+) -> CompleteDelivery {
+    let os_path = || from(&format!("nodeGroups.{group}.os"));
+    let nodestrap = complete_nodestrap(&spec.nodestrap, &cluster.nodestrap, traits, &os_path);
+    let needs_mime = nodestrap.installation.value == Installation::Download || !user_data.value.is_empty();
+    let format = inherit(&spec.format, &cluster.format, "cluster.delivery.format").unwrap_or_else(|| {
+        if traits.delivery == DeliveryFormat::CloudConfig && needs_mime {
+            let from = vec![
+                format!("nodeGroups.{group}.delivery.nodestrap.installation"),
+                format!("nodeGroups.{group}.additionalUserData"),
+            ];
+            return derived(DeliveryFormat::Mime, from, "several parts need a multipart message");
+        }
+        derived(traits.delivery, os_path(), "what this system's first boot understands")
+    });
+    check_format(&format, os, traits, needs_mime, check);
+    check_download(&nodestrap, format.value, check);
+    CompleteDelivery {
+        compression: inherit(&spec.compression, &cluster.compression, "cluster.delivery.compression")
+            .unwrap_or_else(|| default(Compression::Auto, "user data is small in every sense")),
+        store: CompleteStore {
+            urls: inherit(&spec.store.urls, &cluster.store.urls, "cluster.delivery.store.urls")
+                .unwrap_or_else(|| default(Vec::<WebUrl>::new(), "the whole bundle is in the user data")),
+            certificate_authority: inherit(
+                &spec.store.certificate_authority,
+                &cluster.store.certificate_authority,
+                "cluster.delivery.store.certificateAuthority",
+            ),
+        },
+        nodestrap,
+        format,
+    }
+}
+
+fn complete_nodestrap(
+    spec: &NodestrapSpec,
+    cluster: &NodestrapDefaults,
+    traits: &Traits,
+    os_path: &dyn Fn() -> Vec<String>,
+) -> CompleteNodestrap {
+    let path = |field: &str| format!("cluster.delivery.nodestrap.{field}");
+    let installation = inherit(&spec.installation, &cluster.installation, &path("installation"))
+        .unwrap_or_else(|| default(Installation::Image, "a node installs nothing that its image can bring"));
+    let place = match installation.value {
+        Installation::Image => traits.nodestrap_in_image,
+        Installation::Download => traits.nodestrap_downloaded,
+    };
+    CompleteNodestrap {
+        path: inherit(&spec.path, &cluster.path, &path("path"))
+            .unwrap_or_else(|| derived(ours(place), os_path(), "where programs can be on this system")),
+        urls: inherit(&spec.urls, &cluster.urls, &path("urls"))
+            .unwrap_or_else(|| default(Vec::new(), "it is not downloaded")),
+        sha256: inherit(&spec.sha256, &cluster.sha256, &path("sha256")),
+        sha512: inherit(&spec.sha512, &cluster.sha512, &path("sha512")),
+        installation,
+    }
+}
+
+fn check_format(
+    format: &Setting<DeliveryFormat>,
+    os: &Setting<Os>,
+    traits: &Traits,
+    needs_mime: bool,
+    check: &Check<'_>,
+) {
+    let origin = [&format.origin, &os.origin].into_iter().find(|origin| matches!(origin, Origin::User(_)));
+    if format.value != DeliveryFormat::Folder && !traits.deliveries.contains(&format.value) {
+        let known: Vec<&str> = traits.deliveries.iter().map(|format| format.as_str()).collect();
+        check.report(
+            origin,
+            format!("the first boot of {} does not understand {}", os.value, format.value),
+            format!("it takes {}; a folder can be put anywhere", known.join(" and ")),
+        );
+    }
+    if format.value == DeliveryFormat::CloudConfig && needs_mime {
+        check.report(
+            origin,
+            "a cloud-config cannot carry a download of nodestrap or additionalUserData",
+            "write format: mime",
+        );
+    }
+}
+
+fn check_download(nodestrap: &CompleteNodestrap, format: DeliveryFormat, check: &Check<'_>) {
+    if nodestrap.installation.value != Installation::Download {
+        return;
+    }
+    let origin = Some(&nodestrap.installation.origin);
+    if nodestrap.urls.value.is_empty() || nodestrap.sha256.is_none() {
+        check.report(
+            origin,
+            "a download of nodestrap needs \"urls\" and \"sha256\"",
+            "`make dist` prints the digest of the static binary; put it where nodes can fetch it",
+        );
+    }
+    if format == DeliveryFormat::Ignition2 && nodestrap.sha512.is_none() {
+        check.report(origin, "Ignition 2.3 knows only sha512", "write delivery.nodestrap.sha512 too");
+    }
+}

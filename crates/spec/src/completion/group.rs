@@ -1,0 +1,454 @@
+//! The nodes of a group.
+
+use std::collections::BTreeMap;
+
+use super::cluster::NONE;
+use super::delivery::complete_delivery;
+use super::os::{self, Traits};
+use super::{Check, containerd, default, derived, from, kubelet, lists, or_default, ours, release};
+use crate::complete::{
+    CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines, GroupSpec,
+    MachinesSpec,
+};
+use crate::instances::{self, InstanceType};
+use crate::items::{Labels, Line, MaxPods, ModuleName, SysctlName, Taints};
+use crate::origin::{Origin, Setting};
+use crate::values::{
+    GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, RuntimeSource, Taint,
+    TaintEffect,
+};
+
+/// How many minors a kubelet may be older than the API server.
+const OLDEST_KUBELET: u32 = 3;
+
+pub(super) fn complete_group(
+    name: &Setting<GroupName>,
+    spec: &GroupSpec,
+    cluster: &CompleteCluster,
+    check: &Check<'_>,
+) -> CompleteGroup {
+    let group = name.value.as_str();
+    let here = |field: &str| format!("nodeGroups.{group}.{field}");
+    let role = or_default(&spec.role, || Role::Worker, "most groups run the users' pods");
+    let os = complete_os(spec, cluster);
+    let traits = os::traits(os.value);
+    check_layout(cluster, &os, &role, check);
+    check_role(&role, cluster, check);
+    let kubernetes_version = complete_version(spec, cluster, role.value, check);
+    let machines = complete_machines(&spec.machines, check);
+    let instance = instance_type(&machines, cluster.provider.value, check);
+    let labels = or_default(&spec.labels, Labels::default, "no labels but those the kubelet sets itself");
+    let taints = complete_taints(spec, role.value, &here("role"));
+    let max_pods = complete_max_pods(spec, cluster);
+    let reservation = spec.reservation.clone().unwrap_or_else(|| match instance {
+        Some(_) => derived(Reservation::Auto, vec![here("machines.instanceType")], "its size is known"),
+        None => default(Reservation::None, "how large the machines are is not known"),
+    });
+    let file_assets = merged(spec, cluster, check, &here);
+    let parts = kubelet::Inputs {
+        group,
+        spec,
+        cluster,
+        traits: &traits,
+        role: role.value,
+        labels: &labels,
+        taints: &taints,
+        max_pods: &max_pods,
+        reservation: &reservation,
+        instance: instance.as_ref(),
+        prefix_delegation: machines.prefix_delegation.value,
+    };
+    let kubelet = CompleteKubelet {
+        binary: spec.kubelet.binary.clone().unwrap_or_else(|| {
+            derived(ours(traits.kubelet), vec![here("os")], "where it is on this system")
+        }),
+        config: kubelet::complete_config(&parts, check),
+        flags: kubelet::complete_flags(&parts, check),
+    };
+    let container_runtime = complete_runtime(spec, cluster, &kubelet, &os, &traits, kubernetes_version.value, group, check);
+    let delivery = complete_delivery(
+        &spec.delivery,
+        &cluster.delivery,
+        &os,
+        &traits,
+        group,
+        &file_assets.user_data,
+        check,
+    );
+    CompleteGroup {
+        sysctls: complete_sysctls(spec, cluster, &here),
+        kernel_modules: complete_modules(spec, cluster, &here),
+        role,
+        os,
+        kubernetes_version,
+        machines,
+        labels,
+        taints,
+        max_pods,
+        reservation,
+        kubelet,
+        container_runtime,
+        file_assets: file_assets.files,
+        hooks: file_assets.hooks,
+        units: file_assets.units,
+        additional_user_data: file_assets.user_data,
+        delivery,
+    }
+}
+
+fn complete_os(spec: &GroupSpec, cluster: &CompleteCluster) -> Setting<Os> {
+    spec.os.clone().unwrap_or_else(|| match cluster.layout.value {
+        Layout::Nodestrap => default(Os::Debian, "a plain distribution with systemd and cloud-init"),
+        Layout::Eksctl => derived(Os::Al2, from("cluster.layout"), "the system that this layout was made for"),
+        Layout::Tectonic => {
+            derived(Os::ContainerLinux, from("cluster.layout"), "the system that this layout was made for")
+        }
+    })
+}
+
+fn check_layout(cluster: &CompleteCluster, os: &Setting<Os>, role: &Setting<Role>, check: &Check<'_>) {
+    let fits: &[Os] = match cluster.layout.value {
+        Layout::Nodestrap => Os::ALL,
+        Layout::Eksctl => &[Os::Al2, Os::Al2023, Os::Ubuntu],
+        Layout::Tectonic => &[Os::ContainerLinux, Os::Flatcar],
+    };
+    if !fits.contains(&os.value) {
+        let known: Vec<&str> = fits.iter().map(|os| os.as_str()).collect();
+        check.report(
+            Some(&os.origin),
+            format!("the layout {} is not for {}", cluster.layout.value, os.value),
+            format!("it is for {}", known.join(", ")),
+        );
+    }
+    if os.value == Os::ContainerLinux && cluster.layout.value != Layout::Tectonic {
+        check.report(
+            Some(&os.origin),
+            "Container Linux ended with docker and Kubernetes 1.18: it runs the layout tectonic only",
+            "write layout: tectonic in the Cluster, or use its successor: os: flatcar",
+        );
+    }
+    if cluster.layout.value == Layout::Eksctl && role.value == Role::ControlPlane {
+        check.report(
+            Some(&role.origin),
+            "the layout eksctl has workers only: EKS runs the control plane",
+            "leave out the layout",
+        );
+    }
+}
+
+fn check_role(role: &Setting<Role>, cluster: &CompleteCluster, check: &Check<'_>) {
+    let nodestrap = cluster.layout.value == Layout::Nodestrap;
+    if role.value == Role::ControlPlane && nodestrap && cluster.pki.folder.is_none() {
+        check.report(
+            Some(&role.origin),
+            "a control plane needs certificates and keys",
+            "`nodestrap pki create … --out pki`, then pki: {folder: pki} in the Cluster",
+        );
+    }
+}
+
+fn complete_version(
+    spec: &GroupSpec,
+    cluster: &CompleteCluster,
+    role: Role,
+    check: &Check<'_>,
+) -> Setting<KubeVersion> {
+    let of_cluster = cluster.kubernetes_version.value;
+    let Some(setting) = &spec.kubernetes_version else {
+        return derived(of_cluster, from("cluster.kubernetesVersion"), "all nodes run the release of the cluster");
+    };
+    let version = setting.value;
+    if version > of_cluster && (version.minor > of_cluster.minor || role == Role::ControlPlane) {
+        check.report(
+            Some(&setting.origin),
+            format!("a kubelet of {version} is newer than the API server of {of_cluster}"),
+            "Kubernetes does not support that: upgrade the cluster first",
+        );
+    } else if of_cluster.minor.saturating_sub(version.minor) > OLDEST_KUBELET {
+        check.report(
+            Some(&setting.origin),
+            format!("a kubelet of {version} is too old for the API server of {of_cluster}"),
+            format!("Kubernetes supports {OLDEST_KUBELET} minors: 1.{} at least", of_cluster.minor - OLDEST_KUBELET),
+        );
+    } else if role == Role::ControlPlane && version != of_cluster {
+        check.report(
+            Some(&setting.origin),
+            "the control plane runs the release of the cluster",
+            "leave out kubernetesVersion here",
+        );
+    }
+    setting.clone()
+}
+
+fn complete_machines(spec: &MachinesSpec, check: &Check<'_>) -> CompleteMachines {
+    let desired = or_default(
+        &spec.desired,
+        || spec.min.as_ref().map_or(1, |min| min.value).max(u32::from(spec.max.as_ref().is_none_or(|max| max.value > 0))),
+        "one machine, or the fewest",
+    );
+    let min = or_default(&spec.min, || desired.value.min(1), "a lost machine is replaced");
+    let max = or_default(&spec.max, || desired.value.max(min.value), "no more than are wanted");
+    if min.value > desired.value || desired.value > max.value {
+        let origin = [&spec.desired, &spec.min, &spec.max].into_iter().flatten().map(|set| &set.origin).next();
+        check.report(
+            origin,
+            format!("min {}, desired {}, max {} are not in order", min.value, desired.value, max.value),
+            "min ≤ desired ≤ max",
+        );
+    }
+    CompleteMachines {
+        instance_type: spec.instance_type.clone(),
+        prefix_delegation: or_default(
+            &spec.prefix_delegation,
+            || false,
+            "the network plug-in of AWS gives single addresses unless told otherwise",
+        ),
+        image: spec.image.clone(),
+        min,
+        max,
+        desired,
+        subnets: or_default(&spec.subnets, Vec::new, "the provider's default"),
+        security_groups: or_default(&spec.security_groups, Vec::new, "the provider's default"),
+        identity: spec.identity.clone(),
+        disk_size: spec.disk_size.clone(),
+        tags: or_default(&spec.tags, BTreeMap::new, NONE),
+    }
+}
+
+/// Only AWS' types are known; elsewhere the name is taken as it is.
+fn instance_type(machines: &CompleteMachines, provider: Provider, check: &Check<'_>) -> Option<InstanceType> {
+    let setting = machines.instance_type.as_ref().filter(|_| provider == Provider::Aws)?;
+    match instances::require(setting.value.as_str()) {
+        Ok(instance) => Some(instance),
+        Err(invalid) => {
+            check.report(Some(&setting.origin), invalid.message, invalid.advice.unwrap_or_default());
+            None
+        }
+    }
+}
+
+fn complete_taints(spec: &GroupSpec, role: Role, role_path: &str) -> Setting<Taints> {
+    spec.taints.clone().unwrap_or_else(|| match role {
+        Role::Worker => default(Taints::default(), "every pod may run on these nodes"),
+        Role::ControlPlane => derived(
+            Taints(vec![Taint {
+                key: "node-role.kubernetes.io/control-plane".to_owned(),
+                value: String::new(),
+                effect: TaintEffect::NoSchedule,
+            }]),
+            from(role_path),
+            "the control plane keeps its machines to itself",
+        ),
+    })
+}
+
+fn complete_max_pods(spec: &GroupSpec, cluster: &CompleteCluster) -> Setting<MaxPods> {
+    spec.max_pods.clone().unwrap_or_else(|| match cluster.layout.value {
+        Layout::Eksctl => derived(MaxPods::Map, from("cluster.layout"), "the network of EKS has so many addresses"),
+        _ => default(MaxPods::Number(110), "the limit that Kubernetes is tested with"),
+    })
+}
+
+struct Lists {
+    files: Setting<Vec<crate::items::FileAsset>>,
+    hooks: Setting<Vec<crate::items::Hook>>,
+    units: Setting<Vec<crate::items::ExtraUnit>>,
+    user_data: Setting<Vec<crate::items::AdditionalUserData>>,
+}
+
+fn merged(spec: &GroupSpec, cluster: &CompleteCluster, check: &Check<'_>, here: &dyn Fn(&str) -> String) -> Lists {
+    lists::check_files(&spec.file_assets, check);
+    lists::check_hooks(&spec.hooks, check);
+    lists::check_units(&spec.units, check);
+    let lists = Lists {
+        files: lists::merge(
+            &cluster.file_assets,
+            &spec.file_assets,
+            "cluster.fileAssets",
+            here("fileAssets"),
+            NONE,
+        ),
+        hooks: lists::merge(&cluster.hooks, &spec.hooks, "cluster.hooks", here("hooks"), NONE),
+        units: lists::merge(&cluster.units, &spec.units, "cluster.units", here("units"), NONE),
+        user_data: lists::merge(
+            &cluster.additional_user_data,
+            &spec.additional_user_data,
+            "cluster.additionalUserData",
+            here("additionalUserData"),
+            NONE,
+        ),
+    };
+    lists::check_clashes(&lists.files, &lists.units, OWN_FILES, check);
+    lists
+}
+
+/// What nodestrap writes, and where to say it instead.
+const OWN_FILES: &[(&str, &str)] = &[
+    ("/etc/kubernetes/kubelet.env", "it is the gate, which is written last; write kubelet.flags"),
+    ("/etc/kubernetes/kubelet.yaml", "write kubelet.config"),
+    ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", "write join of the Cluster"),
+    ("/etc/kubernetes/pki/ca.crt", "write join.certificateAuthority of the Cluster"),
+    ("/etc/containerd/config.toml", "write containerRuntime.config"),
+    ("/etc/systemd/system/kubelet.service", "add a drop-in for it with units"),
+    ("/etc/nodestrap/bundle.json", "it is the bundle itself"),
+    ("/etc/nodestrap/network.json", "write networking of the Cluster"),
+];
+
+fn complete_sysctls(
+    spec: &GroupSpec,
+    cluster: &CompleteCluster,
+    here: &dyn Fn(&str) -> String,
+) -> Setting<BTreeMap<SysctlName, Line>> {
+    let mut needed = BTreeMap::new();
+    if cluster.layout.value == Layout::Nodestrap {
+        for network in &cluster.networking.pod_cidrs.value.0 {
+            let name = match network.addr().is_ipv4() {
+                true => "net.ipv4.ip_forward",
+                false => "net.ipv6.conf.all.forwarding",
+            };
+            needed.insert(ours(name), ours("1"));
+        }
+    }
+    let from = vec!["cluster.networking.podCIDRs".to_owned(), "cluster.sysctls".to_owned(), here("sysctls")];
+    lists::merge_map(
+        &[&needed, &cluster.sysctls.value],
+        &spec.sysctls,
+        from,
+        "packets of pods are forwarded, and what the cluster and the group say",
+    )
+}
+
+fn complete_modules(
+    spec: &GroupSpec,
+    cluster: &CompleteCluster,
+    here: &dyn Fn(&str) -> String,
+) -> Setting<Vec<ModuleName>> {
+    let needed: &[&str] = match cluster.layout.value {
+        Layout::Nodestrap => &["br_netfilter", "overlay"],
+        _ => &[],
+    };
+    if spec.kernel_modules.is_none() && cluster.kernel_modules.value.is_empty() {
+        let modules = needed.iter().map(|name| ours(name)).collect();
+        return default(modules, "bridges are filtered and images are layered; kernels that have them built in do not mind");
+    }
+    let mut base = default(needed.iter().map(|name| ours(name)).collect::<Vec<ModuleName>>(), NONE);
+    for module in &cluster.kernel_modules.value {
+        if !base.value.contains(module) {
+            base.value.push(module.clone());
+        }
+    }
+    lists::merge(&base, &spec.kernel_modules, "cluster.kernelModules", here("kernelModules"), NONE)
+}
+
+#[allow(clippy::too_many_arguments, reason = "each is a decision that the runtime depends on")]
+fn complete_runtime(
+    spec: &GroupSpec,
+    cluster: &CompleteCluster,
+    kubelet: &CompleteKubelet,
+    os: &Setting<Os>,
+    traits: &Traits,
+    version: KubeVersion,
+    group: &str,
+    check: &Check<'_>,
+) -> CompleteContainerRuntime {
+    let runtime = &spec.container_runtime;
+    let os_path = || vec![format!("nodeGroups.{group}.os")];
+    let name = runtime.name.clone().unwrap_or_else(|| match cluster.layout.value {
+        Layout::Tectonic => derived(Runtime::Docker, from("cluster.layout"), "the runtime of that time"),
+        _ => derived(traits.runtime, os_path(), "what this system brings"),
+    });
+    let source = runtime.source.clone().unwrap_or_else(|| match cluster.layout.value {
+        Layout::Tectonic => derived(RuntimeSource::Torcx, from("cluster.layout"), "docker is an addon of this system"),
+        _ => default(RuntimeSource::Preinstalled, "nodestrap installs nothing that the image has already"),
+    });
+    check_source(runtime, &name, &source, os, cluster.layout.value, check);
+    let sandbox_image = runtime.sandbox_image.clone().unwrap_or_else(|| {
+        let image = release(version).sandbox_image;
+        match image.strip_prefix("registry.k8s.io/") {
+            Some(rest) => derived(
+                ours(&format!("{}/{rest}", cluster.assets.container_registry.value)),
+                vec!["cluster.assets.containerRegistry".to_owned()],
+                "the pause image, pinned so that garbage collection never removes it",
+            ),
+            None => default(ours(image), "the pause image, pinned so that garbage collection never removes it"),
+        }
+    });
+    let cni_binaries = or_default(
+        &runtime.cni_binaries,
+        || ours("/opt/cni/bin"),
+        "where the packages of the CNI plug-ins put them",
+    );
+    let binary = runtime.binary.clone().unwrap_or_else(|| {
+        let (path, from, rule) = match (source.value, name.value) {
+            (RuntimeSource::Tree, _) => ("/opt/containerd/current/bin/containerd", "source", "the link of the tree"),
+            (_, Runtime::Containerd) => ("/usr/bin/containerd", "name", "where the packages of containerd put it"),
+            (_, Runtime::CriO) => ("/usr/bin/crio", "name", "where the packages of CRI-O put it"),
+            (_, Runtime::Docker) => ("/run/torcx/bin/dockerd", "name", "where torcx puts it"),
+        };
+        derived(ours(path), vec![format!("nodeGroups.{group}.containerRuntime.{from}")], rule)
+    });
+    let config = containerd::complete_config(
+        &containerd::Inputs {
+            group,
+            spec,
+            cluster,
+            kubelet,
+            runtime: name.value,
+            sandbox_image: &sandbox_image,
+            cni_binaries: &cni_binaries,
+        },
+        check,
+    );
+    CompleteContainerRuntime {
+        archive: runtime.archive.clone(),
+        package: runtime.package.clone(),
+        name,
+        source,
+        binary,
+        sandbox_image,
+        cni_binaries,
+        config,
+    }
+}
+
+fn check_source(
+    spec: &crate::complete::ContainerRuntimeSpec,
+    name: &Setting<Runtime>,
+    source: &Setting<RuntimeSource>,
+    os: &Setting<Os>,
+    layout: Layout,
+    check: &Check<'_>,
+) {
+    let origin = [&source.origin, &name.origin, &os.origin]
+        .into_iter()
+        .find(|origin| matches!(origin, Origin::User(_)));
+    let fits: &[Os] = match source.value {
+        RuntimeSource::Torcx => &[Os::ContainerLinux, Os::Flatcar],
+        RuntimeSource::Sysext => &[Os::Flatcar, Os::Debian, Os::Ubuntu, Os::Al2023, Os::Rhel],
+        RuntimeSource::Tree => &[Os::Flatcar, Os::Debian, Os::Ubuntu, Os::Al2, Os::Al2023, Os::Rhel],
+        RuntimeSource::Package => &[Os::Debian, Os::Ubuntu, Os::Al2, Os::Al2023, Os::Rhel],
+        RuntimeSource::Preinstalled => Os::ALL,
+    };
+    if !fits.contains(&os.value) {
+        let known: Vec<&str> = fits.iter().map(|os| os.as_str()).collect();
+        check.report(
+            origin,
+            format!("the source {} of a runtime is not for {}", source.value, os.value),
+            format!("it is for {}", known.join(", ")),
+        );
+    }
+    let needs_archive = matches!(source.value, RuntimeSource::Tree | RuntimeSource::Sysext);
+    if needs_archive && spec.archive.is_none() {
+        check.report(origin, format!("the source {} needs \"archive\"", source.value), "archive: {urls: […], sha256: …}");
+    }
+    if source.value == RuntimeSource::Package && spec.package.is_none() {
+        check.report(origin, "the source package needs \"package\"", "package: {name: containerd, version: …}");
+    }
+    if name.value == Runtime::Docker && layout == Layout::Nodestrap {
+        check.report(
+            origin,
+            "kubelets cannot use docker since Kubernetes 1.24",
+            "docker's own engine is containerd: write name: containerd",
+        );
+    }
+}

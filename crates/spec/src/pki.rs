@@ -1,0 +1,90 @@
+//! The certificates and keys of a control plane, read from the folder that `nodestrap pki create` fills.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::document::FileReference;
+use crate::origin::Origin;
+use crate::record::{Context, SpecValue};
+use crate::secret::Secret;
+use crate::tree::Node;
+use crate::values::Invalid;
+use crate::view::Look;
+
+/// What a control plane needs, by the names that kubeadm made common.
+pub const PKI_FILES: [&str; 26] = [
+    "admin.conf",
+    "apiserver-etcd-client.crt",
+    "apiserver-etcd-client.key",
+    "apiserver-kubelet-client.crt",
+    "apiserver-kubelet-client.key",
+    "apiserver.crt",
+    "apiserver.key",
+    "ca.crt",
+    "ca.key",
+    "controller-manager.conf",
+    "etcd/ca.crt",
+    "etcd/ca.key",
+    "etcd/healthcheck-client.crt",
+    "etcd/healthcheck-client.key",
+    "etcd/peer.crt",
+    "etcd/peer.key",
+    "etcd/server.crt",
+    "etcd/server.key",
+    "front-proxy-ca.crt",
+    "front-proxy-ca.key",
+    "front-proxy-client.crt",
+    "front-proxy-client.key",
+    "sa.key",
+    "sa.pub",
+    "scheduler.conf",
+    "super-admin.conf",
+];
+
+/// A folder and what is in it.
+#[derive(Clone, PartialEq)]
+pub struct PkiFolder {
+    path: String,
+    files: BTreeMap<&'static str, Secret>,
+}
+
+impl PkiFolder {
+    /// As written: relative to the spec.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Every file of [`PKI_FILES`]; keys and kubeconfigs among them are secrets, so all are kept as such.
+    pub fn files(&self) -> &BTreeMap<&'static str, Secret> {
+        &self.files
+    }
+}
+
+impl SpecValue for PkiFolder {
+    fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
+        let drafts = context.drafts;
+        let path = drafts.text(node)?;
+        if path.is_empty() || path.chars().any(char::is_control) {
+            drafts.report_invalid(node.span, Invalid::new("not the path of a folder"));
+            return None;
+        }
+        let Origin::User(position) = drafts.user(node.span) else { return None };
+        let folder = path.trim_end_matches('/');
+        let read = |name: &'static str| {
+            let path = format!("{folder}/{name}");
+            let reference = FileReference { path, position: position.clone(), field: "pki.folder" };
+            Some((name, Secret::new(context.files.read(drafts, node, &reference)?)))
+        };
+        let files: Vec<Option<(&'static str, Secret)>> = PKI_FILES.into_iter().map(read).collect();
+        Some(Self { path: path.to_owned(), files: files.into_iter().collect::<Option<_>>()? })
+    }
+
+    fn to_json(&self, _: Look) -> Value {
+        Value::from(self.path.as_str())
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "examples": ["pki"] })
+    }
+}
