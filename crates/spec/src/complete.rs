@@ -9,7 +9,7 @@ use crate::items::{
 };
 use crate::origin::Setting;
 use crate::record::{
-    Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet, Leaf,
+    Case, Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet, Leaf,
     Maybe, Nested, Required, RequiredNested, record,
 };
 use crate::values::{
@@ -88,9 +88,9 @@ record!(
         /// The controller that keeps names of the API server in DNS, as a static pod of the control plane.
         dns_controller: Nested<CompleteDnsController> = "dnsController",
         /// Settings of the layout tectonic.
-        tectonic: Nested<CompleteTectonic> = "tectonic",
+        tectonic: Case<CompleteTectonic> = "tectonic",
         /// Settings of the layout eksctl.
-        eksctl: Nested<CompleteEksctl> = "eksctl",
+        eksctl: Case<CompleteEksctl> = "eksctl",
     }
 );
 

@@ -67,6 +67,9 @@ pub(crate) fn decode_documents<'n>(
     let tectonic = clusters
         .first()
         .is_some_and(|cluster| scalar_at(cluster, &["spec", "layout"]).is_some_and(|(_, layout)| layout == "tectonic"));
+    for document in &clusters {
+        check_join(drafts, document);
+    }
     for document in clusters.iter().chain(&groups) {
         check_version(drafts, document, tectonic);
     }
@@ -87,14 +90,18 @@ pub(crate) fn decode_documents<'n>(
     Some(Documents { name, cluster, groups })
 }
 
-fn scalar_at<'n>(document: &'n Node, path: &[&str]) -> Option<(&'n Entry, &'n str)> {
+fn entry_at<'n>(document: &'n Node, path: &[&str]) -> Option<&'n Entry> {
     let Kind::Map(entries) = &document.kind else { return None };
     let (name, rest) = path.split_first()?;
     let entry = entries.iter().find(|entry| entry.key == *name)?;
-    match (&entry.value.kind, rest) {
-        (Kind::Scalar { text, .. }, []) => Some((entry, text)),
-        (_, []) => None,
-        (_, rest) => scalar_at(&entry.value, rest),
+    if rest.is_empty() { Some(entry) } else { entry_at(&entry.value, rest) }
+}
+
+fn scalar_at<'n>(document: &'n Node, path: &[&str]) -> Option<(&'n Entry, &'n str)> {
+    let entry = entry_at(document, path)?;
+    match &entry.value.kind {
+        Kind::Scalar { text, .. } => Some((entry, text)),
+        _ => None,
     }
 }
 
@@ -160,6 +167,21 @@ fn decode_name<T: std::str::FromStr<Err = Invalid>>(drafts: &Drafts<'_>, metadat
 fn release_of(document: &Node) -> Option<&'static Release> {
     let (_, text) = scalar_at(document, &["spec", "kubernetesVersion"])?;
     catalog::find_release(text.parse::<KubeVersion>().ok()?).ok()
+}
+
+/// Either of two fields is needed, which no single field can say; EKS needs neither.
+fn check_join(drafts: &Drafts<'_>, document: &Node) {
+    let eksctl = scalar_at(document, &["spec", "layout"]).is_some_and(|(_, layout)| layout == "eksctl");
+    let Some(join) = entry_at(document, &["spec", "join"]) else { return };
+    let Kind::Map(fields) = &join.value.kind else { return };
+    let has = |name: &str| fields.iter().any(|field| field.key == name);
+    let misspelt =
+        fields.iter().any(|field| crate::nearest::nearest(&field.key, ["bootstrapToken"].into_iter()).is_some());
+    if !eksctl && !misspelt && !has("exec") {
+        drafts
+            .report(join.key_span, "join needs the field \"bootstrapToken\" (or \"exec\")")
+            .advise("`kubeadm token create` makes a token; {file: token.txt} keeps it out of the spec");
+    }
 }
 
 /// A version that parses but has no tables; the layout tectonic brings those of its own time.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::catalog::{Component, Release};
 use crate::complete::ConfigTree;
 use crate::decode::{Drafts, Fields};
-use crate::origin::Setting;
+use crate::origin::{Origin, Setting};
 use crate::resolve::Files;
 use crate::tree::Node;
 use crate::view::{Look, View};
@@ -172,6 +172,34 @@ impl<R: Record> Slot for Nested<R> {
 
     fn view(complete: &R, look: Look) -> Option<View<'_>> {
         Some(complete.view(look)).filter(|view| !view.is_empty())
+    }
+
+    fn schema() -> Value {
+        R::schema()
+    }
+}
+
+/// A record that means something in one case only, such as a layout.
+pub(crate) struct Case<R>(PhantomData<R>);
+
+#[derive(Clone)]
+pub(crate) struct Written<T> {
+    pub(crate) spec: T,
+    /// `None`: the user did not write it.
+    pub(crate) origin: Option<Origin>,
+}
+
+impl<R: Record> Slot for Case<R> {
+    type Spec = Written<R::Spec>;
+    type Complete = Option<R>;
+
+    fn decode<'n>(context: Context<'n>, fields: &mut Fields<'n>, name: &'static str) -> Option<Self::Spec> {
+        let origin = fields.entry(name).map(|entry| context.drafts.user(entry.key_span));
+        Some(Written { spec: <Nested<R> as Slot>::decode(context, fields, name)?, origin })
+    }
+
+    fn view(complete: &Option<R>, look: Look) -> Option<View<'_>> {
+        complete.as_ref().map(|record| record.view(look))
     }
 
     fn schema() -> Value {

@@ -15,6 +15,7 @@ use crate::complete::{
 use crate::items::{Addresses, ExecCredential, Line, Networks};
 use crate::no_proxy::{NoProxyInputs, no_proxy};
 use crate::origin::{Origin, Setting};
+use crate::record::Written;
 use crate::syntax;
 use crate::values::{ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
 
@@ -100,14 +101,15 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
             image: spec.dns_controller.image.clone(),
             command: or_default(&spec.dns_controller.command, Vec::new, "the entry point of the image"),
         },
-        tectonic: complete_tectonic(&spec.tectonic, &kubernetes_version),
-        eksctl: CompleteEksctl {
+        tectonic: of_layout(&spec.tectonic, Layout::Tectonic, &layout, check)
+            .map(|tectonic| complete_tectonic(tectonic, &kubernetes_version)),
+        eksctl: of_layout(&spec.eksctl, Layout::Eksctl, &layout, check).map(|eksctl| CompleteEksctl {
             ecr_account: or_default(
-                &spec.eksctl.ecr_account,
+                &eksctl.ecr_account,
                 || ours("602401143452"),
                 "the account that has the images of EKS in most regions",
             ),
-        },
+        }),
         networking,
         assets,
         kubernetes_version,
@@ -209,13 +211,6 @@ fn complete_join(spec: &JoinSpec, name: &Setting<ClusterName>, layout: Layout, c
             )
         })
     });
-    if exec.is_none() && spec.bootstrap_token.is_none() {
-        check.report(
-            Some(&spec.certificate_authority.origin),
-            "join needs the field \"bootstrapToken\" (or \"exec\")",
-            "`kubeadm token create` makes a token; or {file: token.txt}",
-        );
-    }
     CompleteJoin {
         bootstrap_token: spec.bootstrap_token.clone(),
         exec,
@@ -263,6 +258,26 @@ fn complete_proxy(
             "what a node must reach directly: itself, the cluster's own networks and names, the metadata service",
         ),
     }
+}
+
+/// What belongs to one layout is there in that layout only.
+fn of_layout<'s, T>(
+    written: &'s Written<T>,
+    wanted: Layout,
+    layout: &Setting<Layout>,
+    check: &Check<'_>,
+) -> Option<&'s T> {
+    if layout.value == wanted {
+        return Some(&written.spec);
+    }
+    if let Some(origin) = &written.origin {
+        check.report(
+            Some(origin),
+            format!("these settings belong to the layout {wanted}, and the layout is {}", layout.value),
+            format!("remove them, or write layout: {wanted}"),
+        );
+    }
+    None
 }
 
 fn complete_tectonic(spec: &TectonicSpec, version: &Setting<KubeVersion>) -> CompleteTectonic {
