@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ipnet::IpNet;
 
-use crate::catalog::{self, CONTAINERD_V3, Release};
+use crate::catalog::{self, CONTAINERD_V3, Component, Release};
 use crate::complete::ConfigTree;
 use crate::config::decode_config;
 use crate::decode::{Drafts, Fields};
@@ -340,7 +340,7 @@ fn decode_group_spec(drafts: &Drafts<'_>, node: &Node, release: &Release) -> Opt
         labels: fields.optional("labels", decode_labels),
         taints: fields.optional("taints", decode_taints),
         kubelet: fields.optional("kubelet", |drafts, node| decode_kubelet(drafts, node, release)),
-        container_runtime: fields.optional("containerRuntime", decode_runtime),
+        container_runtime: fields.optional("containerRuntime", |drafts, node| decode_runtime(drafts, node, release)),
     };
     fields.finish();
     Some(decoded)
@@ -409,14 +409,18 @@ fn decode_kubelet(drafts: &Drafts<'_>, node: &Node, release: &Release) -> Option
         binary: fields.optional("binary", decode_path),
         config: fields
             .optional("config", |drafts, node| {
-                let mut config = decode_config(drafts, node, release.kubelet_config, "KubeletConfiguration")?;
+                let kubelet = Component::Kubelet;
+                let target = release.target(kubelet);
+                let mut config = decode_config(drafts, node, kubelet.config()?, "KubeletConfiguration", target)?;
                 config.retain(|name, _| name != "apiVersion" && name != "kind");
                 Some(config)
             })
             .map(|set| set.value)
             .unwrap_or_default(),
         flags: fields
-            .optional("flags", |drafts, node| crate::flags::decode_flags(drafts, node, release))
+            .optional("flags", |drafts, node| {
+                crate::flags::decode_flags(drafts, node, release.target(Component::Kubelet))
+            })
             .map(|set| set.value)
             .unwrap_or_default(),
     };
@@ -424,7 +428,7 @@ fn decode_kubelet(drafts: &Drafts<'_>, node: &Node, release: &Release) -> Option
     Some(kubelet)
 }
 
-fn decode_runtime(drafts: &Drafts<'_>, node: &Node) -> Option<ContainerRuntimeSpec> {
+fn decode_runtime(drafts: &Drafts<'_>, node: &Node, release: &Release) -> Option<ContainerRuntimeSpec> {
     let mut fields = drafts.fields(node, "containerRuntime")?;
     let runtime = ContainerRuntimeSpec {
         source: fields.optional("source", |drafts, node| drafts.value(node)),
@@ -432,7 +436,10 @@ fn decode_runtime(drafts: &Drafts<'_>, node: &Node) -> Option<ContainerRuntimeSp
         sandbox_image: fields.optional("sandboxImage", |drafts, node| drafts.valid_text(node, syntax::validate_image)),
         cni_binaries: fields.optional("cniBinaries", decode_path),
         config: fields
-            .optional("config", |drafts, node| decode_config(drafts, node, CONTAINERD_V3, "containerd's configuration"))
+            .optional("config", |drafts, node| {
+                let target = release.target(Component::Containerd);
+                decode_config(drafts, node, CONTAINERD_V3, "containerd's configuration", target)
+            })
             .map(|set| set.value)
             .unwrap_or_default(),
     };
