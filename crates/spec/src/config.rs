@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::catalog::{Component, Field, Schema};
+use crate::catalog::{Component, Field, Schema, Target};
 use crate::complete::{ConfigNode, ConfigTree};
 use crate::decode::{Drafts, place, report_unknown_field};
 use crate::origin::{Origin, Setting};
@@ -20,33 +20,42 @@ pub(crate) fn decode_component(context: Context<'_>, node: &Node, component: Com
         _ => "containerd's configuration",
     };
     let fields = component.config().unwrap_or_default();
-    let mut config = decode_config(context.drafts, node, fields, what)?;
+    let mut config = decode_config(context.drafts, node, fields, what, context.release.target(component))?;
     config.retain(|name, _| name != "apiVersion" && name != "kind");
     Some(config)
 }
 
-/// Decodes what can be decoded and reports the rest.
-pub(crate) fn decode_config(drafts: &Drafts<'_>, node: &Node, fields: &[Field], what: &str) -> Option<ConfigTree> {
-    Some(decode_object(drafts, drafts.entries(node)?, fields, what))
+/// Decodes what can be decoded and reports the rest, also what the version of `target` does not have.
+fn decode_config(
+    drafts: &Drafts<'_>,
+    node: &Node,
+    fields: &[Field],
+    what: &str,
+    target: Target,
+) -> Option<ConfigTree> {
+    Some(decode_object(drafts, drafts.entries(node)?, fields, what, target))
 }
 
-fn decode_object(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str) -> ConfigTree {
-    let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+fn decode_object(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str, target: Target) -> ConfigTree {
+    let names: Vec<&str> = fields.iter().filter(|field| target.has(field.available)).map(|field| field.name).collect();
     let mut tree = ConfigTree::new();
     for entry in entries {
-        match fields.iter().find(|field| field.name == entry.key) {
-            None => report_unknown_field(drafts, entry, what, &names),
-            Some(field) => {
-                if let Some(node) = decode_node(drafts, entry, field.schema) {
-                    tree.insert(entry.key.clone(), node);
-                }
-            }
+        let Some(field) = fields.iter().find(|field| field.name == entry.key) else {
+            report_unknown_field(drafts, entry, what, &names);
+            continue;
+        };
+        if let Some((why, advice)) = target.unavailable(field.available) {
+            let message = format!("{what} has no field \"{}\" {why}", entry.key);
+            drafts.report(entry.key_span, message).advise(advice);
+        }
+        if let Some(node) = decode_node(drafts, entry, field.schema, target) {
+            tree.insert(entry.key.clone(), node);
         }
     }
     tree
 }
 
-fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema) -> Option<ConfigNode> {
+fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema, target: Target) -> Option<ConfigNode> {
     if is_secret_name(&entry.key) {
         drafts.hide(entry.value.span);
     }
@@ -57,23 +66,23 @@ fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema) -> Option<Con
     match (schema, &entry.value.kind) {
         (Schema::Object(fields), _) => {
             let entries = drafts.entries(&entry.value)?;
-            Some(branch(decode_object(drafts, entries, fields, &entry.key)))
+            Some(branch(decode_object(drafts, entries, fields, &entry.key, target)))
         }
-        (Schema::Map(of), _) => Some(branch(decode_map(drafts, drafts.entries(&entry.value)?, *of))),
-        (Schema::Free, Kind::Map(entries)) => Some(branch(decode_map(drafts, entries, Schema::Free))),
-        _ => decode_value(drafts, &entry.value, schema).map(|value| leaf(drafts, place(entry), value)),
+        (Schema::Map(of), _) => Some(branch(decode_map(drafts, drafts.entries(&entry.value)?, *of, target))),
+        (Schema::Free, Kind::Map(entries)) => Some(branch(decode_map(drafts, entries, Schema::Free, target))),
+        _ => decode_value(drafts, &entry.value, schema, target).map(|value| leaf(drafts, place(entry), value)),
     }
 }
 
-fn decode_map(drafts: &Drafts<'_>, entries: &[Entry], of: Schema) -> ConfigTree {
-    entries.iter().filter_map(|entry| Some((entry.key.clone(), decode_node(drafts, entry, of)?))).collect()
+fn decode_map(drafts: &Drafts<'_>, entries: &[Entry], of: Schema, target: Target) -> ConfigTree {
+    entries.iter().filter_map(|entry| Some((entry.key.clone(), decode_node(drafts, entry, of, target)?))).collect()
 }
 
 fn leaf(drafts: &Drafts<'_>, span: Span, value: Value) -> ConfigNode {
     ConfigNode::Leaf(Setting { value, origin: drafts.user(span) })
 }
 
-fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema) -> Option<Value> {
+fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema, target: Target) -> Option<Value> {
     match schema {
         Schema::Bool => decode_bool(drafts, node).map(Value::Bool),
         Schema::Int { min, max } => decode_int(drafts, node, min, max).map(Value::from),
@@ -85,20 +94,20 @@ fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema) -> Option<Valu
             drafts.checked(node, known.ok_or_else(|| syntax::unknown_choice(text, choices)))
         }
         Schema::Duration => drafts.valid_text(node, syntax::validate_go_duration).map(Value::from),
-        Schema::List(of) => drafts.items(node, |item| decode_value(drafts, item, *of)).map(Value::from),
+        Schema::List(of) => drafts.items(node, |item| decode_value(drafts, item, *of, target)).map(Value::from),
         Schema::Map(of) => {
             let decoded = drafts
                 .entries(node)?
                 .iter()
-                .map(|entry| Some((entry.key.clone(), decode_value(drafts, &entry.value, *of)?)));
+                .map(|entry| Some((entry.key.clone(), decode_value(drafts, &entry.value, *of, target)?)));
             Some(Value::Object(decoded.collect::<Vec<_>>().into_iter().collect::<Option<Map<_, _>>>()?))
         }
         Schema::Object(fields) => {
             // Inside lists: no leaf of its own, so origins are not kept.
-            let tree = decode_object(drafts, drafts.entries(node)?, fields, "an item of this list");
+            let tree = decode_object(drafts, drafts.entries(node)?, fields, "an item of this list", target);
             Some(tree_to_json(&tree))
         }
-        Schema::Free => decode_free(drafts, node),
+        Schema::Free => decode_free(drafts, node, target),
     }
 }
 
@@ -183,10 +192,10 @@ fn is_float(text: &str) -> bool {
         && exponent.is_none_or(|exponent| !exponent.is_empty() && all_digits(exponent))
 }
 
-fn decode_free(drafts: &Drafts<'_>, node: &Node) -> Option<Value> {
+fn decode_free(drafts: &Drafts<'_>, node: &Node, target: Target) -> Option<Value> {
     match &node.kind {
-        Kind::List(_) => drafts.items(node, |item| decode_free(drafts, item)).map(Value::from),
-        Kind::Map(_) => decode_value(drafts, node, Schema::Map(&Schema::Free)),
+        Kind::List(_) => drafts.items(node, |item| decode_free(drafts, item, target)).map(Value::from),
+        Kind::Map(_) => decode_value(drafts, node, Schema::Map(&Schema::Free), target),
         Kind::Scalar { text, style: Style::Text } => Some(Value::from(text.as_str())),
         Kind::Refused => None,
         Kind::Scalar { text, style: Style::Plain } => decode_plain(drafts, node, text),

@@ -42,6 +42,8 @@ pub const PKI_FILES: [&str; 26] = [
     "super-admin.conf",
 ];
 
+const MOST_NAMED: usize = 3;
+
 /// A folder and what is in it.
 #[derive(Clone, PartialEq)]
 pub struct PkiFolder {
@@ -74,10 +76,26 @@ impl SpecValue for PkiFolder {
         let read = |name: &'static str| {
             let path = format!("{folder}/{name}");
             let reference = FileReference { path, position: position.clone(), field: "pki.folder" };
-            Some((name, Secret::new(context.files.read(drafts, node, &reference)?)))
+            (name, context.files.content(&reference))
         };
-        let files: Vec<Option<(&'static str, Secret)>> = PKI_FILES.into_iter().map(read).collect();
-        Some(Self { path: path.to_owned(), files: files.into_iter().collect::<Option<_>>()? })
+        let mut files = BTreeMap::new();
+        let mut problems = Vec::new();
+        for (name, content) in PKI_FILES.map(read) {
+            match content {
+                Some(Ok(text)) => drop(files.insert(name, Secret::new(text))),
+                Some(Err(reason)) => problems.push(format!("{name} ({reason})")),
+                None => {}
+            }
+        }
+        if !problems.is_empty() {
+            let shown = problems.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = problems.len().saturating_sub(MOST_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            drafts
+                .report(node.span, format!("the folder \"{path}\" lacks {shown}{more}"))
+                .advise("`nodestrap pki create FILE… --out DIR` makes them, and keeps what is there");
+        }
+        (files.len() == PKI_FILES.len()).then(|| Self { path: path.to_owned(), files })
     }
 
     fn to_json(&self, _: Look) -> Value {

@@ -112,24 +112,27 @@ impl Files<'_> {
         self.read(drafts, node, &reference)
     }
 
-    /// The text of a file that the user refers to at `node`; `None` while references are only collected.
-    pub(crate) fn read(&self, drafts: &Drafts<'_>, node: &Node, reference: &FileReference) -> Option<String> {
+    /// The text of a file, or why it cannot be had; `None` while references are only collected.
+    pub(crate) fn content(&self, reference: &FileReference) -> Option<Result<String, String>> {
         match self {
             Self::Record(references) => {
                 references.borrow_mut().push(reference.clone());
                 None
             }
-            Self::Given(contents) => {
-                let result = match contents.get(&key(reference)) {
-                    None => Err(problem(reference, "was not read")),
-                    Some(Err(reason)) => Err(problem(reference, reason)),
-                    Some(Ok(bytes)) => {
-                        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| problem(reference, "is not text"))
-                    }
-                };
-                drafts.checked(node, result)
-            }
+            Self::Given(contents) => Some(match contents.get(&key(reference)) {
+                None => Err("was not read".to_owned()),
+                Some(Err(reason)) => Err(reason.clone()),
+                Some(Ok(bytes)) => {
+                    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| "is not text".to_owned())
+                }
+            }),
         }
+    }
+
+    /// The text of a file that the user refers to at `node`; `None` while references are only collected.
+    pub(crate) fn read(&self, drafts: &Drafts<'_>, node: &Node, reference: &FileReference) -> Option<String> {
+        let content = self.content(reference)?;
+        drafts.checked(node, content.map_err(|reason| problem(reference, &reason)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::catalog::{Component, Field};
+use crate::catalog::{self, Component, Field, Release};
 use crate::complete::{CompleteNodeGroup, CompleteSpec, ConfigNode, ConfigTree};
 use crate::origin::{Origin, Setting};
 use crate::record::{Record, SpecValue};
@@ -24,8 +24,8 @@ pub enum SecretDisplay {
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) secrets: SecretDisplay,
-    /// Minor release of the Kubernetes whose own defaults are shown.
-    pub(crate) minor: u32,
+    /// The release whose own defaults are shown; `None`: one without tables.
+    pub(crate) release: Option<&'static Release>,
 }
 
 pub(crate) enum View<'a> {
@@ -82,7 +82,8 @@ fn config_fields<'a>(
         views.insert(name, view);
     }
     let empty = const { &ConfigTree::new() };
-    for field in known.iter().filter(|field| field.available.includes(look.minor) && !tree.contains_key(field.name)) {
+    let Some(target) = look.release.map(|release| release.target(component)) else { return named_views(views) };
+    for field in known.iter().filter(|field| target.has(field.available) && !tree.contains_key(field.name)) {
         let view = match field.builtin.and_then(|json| serde_json::from_str(json).ok()) {
             Some(value) => View::BuiltIn(value, component),
             None => View::Branch(config_fields(empty, field.below(), component, look)),
@@ -91,20 +92,26 @@ fn config_fields<'a>(
             views.insert(field.name, view);
         }
     }
+    named_views(views)
+}
+
+fn named_views<'a>(views: BTreeMap<&str, View<'a>>) -> Vec<(String, View<'a>)> {
     views.into_iter().map(|(name, view)| (name.to_owned(), view)).collect()
 }
 
 pub(crate) fn flags<'a>(flags: &'a BTreeMap<String, Setting<String>>, component: Component, look: Look) -> View<'a> {
     let mut views: BTreeMap<&str, View<'a>> = BTreeMap::new();
-    for flag in component.flags().iter().filter(|flag| flag.available.includes(look.minor) && !flag.deprecated) {
-        if let Some(value) = flag.builtin {
-            views.insert(flag.name, View::BuiltIn(Value::from(value), component));
+    if let Some(target) = look.release.map(|release| release.target(component)) {
+        for flag in component.flags().iter().filter(|flag| target.has(flag.available) && !flag.deprecated) {
+            if let Some(value) = flag.builtin {
+                views.insert(flag.name, View::BuiltIn(Value::from(value), component));
+            }
         }
     }
     for (name, setting) in flags {
         views.insert(name, View::Leaf(Value::from(setting.value.as_str()), &setting.origin));
     }
-    View::Branch(views.into_iter().map(|(name, view)| (name.to_owned(), view)).collect())
+    View::Branch(named_views(views))
 }
 
 fn named<'a, T: SpecValue>(name: &'a Setting<T>, view: View<'a>, look: Look) -> View<'a> {
@@ -114,12 +121,12 @@ fn named<'a, T: SpecValue>(name: &'a Setting<T>, view: View<'a>, look: Look) -> 
 }
 
 pub(crate) fn cluster(spec: &CompleteSpec, secrets: SecretDisplay) -> View<'_> {
-    let look = Look { secrets, minor: spec.cluster.kubernetes_version.value.minor };
+    let look = Look { secrets, release: catalog::find_release(spec.cluster.kubernetes_version.value).ok() };
     named(&spec.name, spec.cluster.view(look), look)
 }
 
 pub(crate) fn group(group: &CompleteNodeGroup, secrets: SecretDisplay) -> View<'_> {
-    let look = Look { secrets, minor: group.spec.kubernetes_version.value.minor };
+    let look = Look { secrets, release: catalog::find_release(group.spec.kubernetes_version.value).ok() };
     named(&group.name, group.spec.view(look), look)
 }
 

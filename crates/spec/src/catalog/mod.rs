@@ -1,75 +1,47 @@
 //! What nodestrap knows about the versions of what it configures: facts as tables.
+//!
+//! The tables of flags and fields are generated; see tools/catalog.
 
+mod component;
 mod containerd;
-mod kubelet_1_36;
+mod etcd;
+mod kube_apiserver;
+mod kube_controller_manager;
+mod kube_proxy;
+mod kube_scheduler;
+mod kubelet;
 mod schema;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use containerd::CONTAINERD_V3;
-pub(crate) use schema::{Field, Flag, Schema};
+pub(crate) use component::{Component, Target};
+pub(crate) use schema::{Field, Flag, FlagKind, Schema};
 
 use crate::values::{Invalid, KubeVersion};
 
-/// What nodestrap configures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Component {
-    Kubelet,
-    KubeApiserver,
-    KubeControllerManager,
-    KubeScheduler,
-    KubeProxy,
-    Etcd,
-    Containerd,
-}
-
-impl Component {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Kubelet => "kubelet",
-            Self::KubeApiserver => "kube-apiserver",
-            Self::KubeControllerManager => "kube-controller-manager",
-            Self::KubeScheduler => "kube-scheduler",
-            Self::KubeProxy => "kube-proxy",
-            Self::Etcd => "etcd",
-            Self::Containerd => "containerd",
-        }
-    }
-
-    pub(crate) fn flags(self) -> &'static [Flag] {
-        &[]
-    }
-
-    pub(crate) fn config(self) -> Option<&'static [Field]> {
-        match self {
-            Self::Kubelet => Some(kubelet_1_36::CONFIGURATION),
-            Self::Containerd => Some(CONTAINERD_V3),
-            _ => None,
-        }
-    }
-}
-
-/// A minor release of Kubernetes.
+/// A minor release of Kubernetes, and what kubeadm of that release takes with it.
 pub(crate) struct Release {
+    /// The newest patch that was published when this table was made.
     pub(crate) newest: KubeVersion,
-    /// `KubeletConfiguration` v1beta1.
-    pub(crate) kubelet_config: &'static [Field],
-    /// Flags that say what the configuration file cannot.
-    pub(crate) kubelet_flags: &'static [&'static str],
-    /// Flags whose configuration field has another name, with that field.
-    pub(crate) kubelet_flag_fields: &'static [(&'static str, &'static str)],
     pub(crate) sandbox_image: &'static str,
-    /// The tag of the image of etcd.
+    /// The tag of its image: version of etcd, dash, revision of the image.
     pub(crate) etcd_version: &'static str,
 }
 
+const fn release(minor: u32, patch: u32, sandbox_image: &'static str, etcd_version: &'static str) -> Release {
+    Release { newest: KubeVersion { major: 1, minor, patch }, sandbox_image, etcd_version }
+}
+
 /// Ascending.
-static RELEASES: &[Release] = &[Release {
-    newest: KubeVersion { major: 1, minor: 36, patch: 3 },
-    kubelet_config: kubelet_1_36::CONFIGURATION,
-    kubelet_flags: kubelet_1_36::FLAGS,
-    kubelet_flag_fields: kubelet_1_36::FLAG_FIELDS,
-    sandbox_image: "registry.k8s.io/pause:3.10.2",
-    etcd_version: "3.6.8-0",
-}];
+static RELEASES: &[Release] = &[
+    release(30, 14, "registry.k8s.io/pause:3.9", "3.5.15-0"),
+    release(31, 14, "registry.k8s.io/pause:3.10", "3.5.24-0"),
+    release(32, 13, "registry.k8s.io/pause:3.10", "3.5.24-0"),
+    release(33, 13, "registry.k8s.io/pause:3.10", "3.5.24-0"),
+    release(34, 4, "registry.k8s.io/pause:3.10.1", "3.6.5-0"),
+    release(35, 4, "registry.k8s.io/pause:3.10.1", "3.6.6-0"),
+    release(36, 3, "registry.k8s.io/pause:3.10.2", "3.6.8-0"),
+];
 
 /// What is used if the spec names no version, or none that is known.
 pub(crate) fn newest_release() -> &'static Release {
@@ -92,6 +64,21 @@ pub(crate) fn find_release(version: KubeVersion) -> Result<&'static Release, Inv
             Invalid::new(format!("Kubernetes {}.{} is not known to this nodestrap", version.major, version.minor))
                 .advise(format!("it knows {}; the newest is {}", known.join(", "), newest_kubernetes()))
         })
+}
+
+impl Release {
+    pub(crate) fn target(&self, component: Component) -> Target {
+        let minor = match component {
+            Component::Etcd => self.etcd_minor(),
+            _ => self.newest.minor,
+        };
+        Target { component, minor }
+    }
+
+    /// Of etcd 3.
+    fn etcd_minor(&self) -> u32 {
+        self.etcd_version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default()
+    }
 }
 
 /// The releases that the layout tectonic is for: the kubelet in its wrapper, with docker.

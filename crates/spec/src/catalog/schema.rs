@@ -1,4 +1,4 @@
-//! The shape of a configuration document.
+//! The shape of a configuration document and of a command line, and since when and until when each part exists.
 
 /// What may stand at a place.
 #[derive(Clone, Copy, Debug)]
@@ -22,20 +22,20 @@ pub(crate) enum Schema {
     Free,
 }
 
-/// In which minors of Kubernetes something is there.
-#[derive(Clone, Copy, Debug)]
+/// Minor versions of the product that a table is about: Kubernetes 1.x, or etcd 3.x.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Availability {
-    /// 0: always was.
+    /// 0: in every version that the catalogue knows.
     pub(crate) since: u32,
-    /// The first minor without it.
+    /// The first without it; `u32::MAX`: the newest still has it.
     pub(crate) until: u32,
 }
 
 impl Availability {
     pub(crate) const ALWAYS: Self = Self { since: 0, until: u32::MAX };
 
-    pub(crate) fn includes(self, minor: u32) -> bool {
-        (self.since..self.until).contains(&minor)
+    pub(crate) const fn contains(self, minor: u32) -> bool {
+        self.since <= minor && minor < self.until
     }
 }
 
@@ -43,28 +43,54 @@ impl Availability {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) schema: Schema,
+    /// Within that of the field around it.
     pub(crate) available: Availability,
-    /// JSON of the component's own default when the document leaves it out.
+    /// JSON of the component's own default, if it is the same in every version and does not depend on other fields.
     pub(crate) builtin: Option<&'static str>,
-}
-
-impl Field {
-    /// The fields of an object.
-    pub(crate) fn below(&self) -> &'static [Field] {
-        match self.schema {
-            Schema::Object(fields) => fields,
-            _ => &[],
-        }
-    }
 }
 
 pub(crate) const fn field(name: &'static str, schema: Schema) -> Field {
     Field { name, schema, available: Availability::ALWAYS, builtin: None }
 }
 
+impl Field {
+    /// The fields of an object.
+    pub(crate) const fn below(&self) -> &'static [Field] {
+        match self.schema {
+            Schema::Object(fields) => fields,
+            _ => &[],
+        }
+    }
+
+    pub(crate) const fn since(mut self, minor: u32) -> Self {
+        self.available.since = minor;
+        self
+    }
+
+    pub(crate) const fn until(mut self, minor: u32) -> Self {
+        self.available.until = minor;
+        self
+    }
+
+    pub(crate) const fn builtin(mut self, json: &'static str) -> Self {
+        self.builtin = Some(json);
+        self
+    }
+}
+
+/// How the value of a flag is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
+    Bool,
+    Int,
+    Float,
     Text,
+    /// A Go duration.
+    Duration,
+    /// Separated by commas.
+    List,
+    /// `key=value`, separated by commas.
+    Map,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +98,39 @@ pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
     pub(crate) available: Availability,
+    /// As `--help` shows it, if it is the same in every version; `None` also stands for an empty one.
     pub(crate) builtin: Option<&'static str>,
+    /// In the newest version that has it.
     pub(crate) deprecated: bool,
+}
+
+pub(crate) const fn flag(name: &'static str, kind: FlagKind) -> Flag {
+    Flag { name, kind, available: Availability::ALWAYS, builtin: None, deprecated: false }
+}
+
+impl Flag {
+    pub(crate) const fn since(mut self, minor: u32) -> Self {
+        self.available.since = minor;
+        self
+    }
+
+    pub(crate) const fn until(mut self, minor: u32) -> Self {
+        self.available.until = minor;
+        self
+    }
+
+    pub(crate) const fn builtin(mut self, shown: &'static str) -> Self {
+        self.builtin = Some(shown);
+        self
+    }
+
+    pub(crate) const fn deprecated(mut self) -> Self {
+        self.deprecated = true;
+        self
+    }
 }
 
 pub(crate) const INT32: Schema = Schema::Int { min: i32::MIN as i64, max: i32::MAX as i64 };
 pub(crate) const INT64: Schema = Schema::Int { min: i64::MIN, max: i64::MAX };
-pub(crate) const COUNT: Schema = Schema::Int { min: 0, max: i32::MAX as i64 };
-pub(crate) const COUNT64: Schema = Schema::Int { min: 0, max: i64::MAX };
-pub(crate) const PERCENT: Schema = Schema::Int { min: 0, max: 100 };
 pub(crate) const TEXTS: Schema = Schema::List(&Schema::Text);
 pub(crate) const TEXT_MAP: Schema = Schema::Map(&Schema::Text);

@@ -11,6 +11,7 @@ use crate::complete::{
     ClusterSpec, CompleteEtcd, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
     CompleteKubeScheduler, CompleteNetworking, ConfigTree,
 };
+use crate::catalog::Component;
 use crate::config;
 use crate::items::{Image, Line, Name};
 use crate::origin::Setting;
@@ -56,10 +57,34 @@ fn set(flags: &mut FlagMap, name: &str, setting: Setting<String>) {
     flags.insert(name.to_owned(), setting);
 }
 
-/// The user's flags win.
-fn laid_over(mut flags: FlagMap, user: &FlagMap) -> FlagMap {
+/// The user's flags win; of ours only those that the release knows are there.
+fn laid_over(mut flags: FlagMap, user: &FlagMap, inputs: &Inputs<'_>, component: Component) -> FlagMap {
+    let target = release(inputs.version.value).target(component);
+    flags.retain(|name, _| component.flags().iter().any(|flag| flag.name == name && target.has(flag.available)));
     flags.extend(user.iter().map(|(name, setting)| (name.clone(), setting.clone())));
     flags
+}
+
+/// How addresses are written in URLs: a node's own is of the family that services have first.
+struct Family {
+    loopback: &'static str,
+    any: &'static str,
+    host: &'static str,
+}
+
+impl Family {
+    fn of(inputs: &Inputs<'_>) -> Self {
+        match inputs.networking.service_cidrs.value.0.first() {
+            Some(network) if network.addr().is_ipv6() => {
+                Self { loopback: "[::1]", any: "[::]", host: "[$(HOST_IP)]" }
+            }
+            _ => Self { loopback: "127.0.0.1", any: "0.0.0.0", host: "$(HOST_IP)" },
+        }
+    }
+
+    fn setting(&self, value: String, rule: &'static str) -> Setting<String> {
+        derived(value, from("cluster.networking.serviceCIDRs"), rule)
+    }
 }
 
 fn service_networks(inputs: &Inputs<'_>) -> Setting<String> {
@@ -90,7 +115,6 @@ pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> Complete
         ("etcd-cafile", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
         ("etcd-certfile", "/etc/kubernetes/pki/apiserver-etcd-client.crt", "etcd believes this client only"),
         ("etcd-keyfile", "/etc/kubernetes/pki/apiserver-etcd-client.key", "etcd believes this client only"),
-        ("etcd-servers", "https://127.0.0.1:2379", "each API server talks to the member on its own node"),
         (
             "kubelet-client-certificate",
             "/etc/kubernetes/pki/apiserver-kubelet-client.crt",
@@ -126,6 +150,12 @@ pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> Complete
         ("tls-cert-file", "/etc/kubernetes/pki/apiserver.crt", "its own certificate"),
         ("tls-private-key-file", "/etc/kubernetes/pki/apiserver.key", "its own key"),
     ]);
+    let family = Family::of(inputs);
+    set(
+        &mut flags,
+        "etcd-servers",
+        family.setting(format!("https://{}:2379", family.loopback), "each API server talks to the member on its own node"),
+    );
     let port = inputs.api_server.value.port();
     set(
         &mut flags,
@@ -146,7 +176,7 @@ pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> Complete
         image: component_image(&spec.image, inputs, "kube-apiserver"),
         internal_name: spec.internal_name.clone(),
         external_name: spec.external_name.clone(),
-        flags: laid_over(flags, &spec.flags),
+        flags: laid_over(flags, &spec.flags, inputs, Component::KubeApiserver),
     }
 }
 
@@ -182,7 +212,7 @@ pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) ->
     set(&mut flags, "service-cluster-ip-range", service_networks(inputs));
     CompleteKubeControllerManager {
         image: component_image(&spec.image, inputs, "kube-controller-manager"),
-        flags: laid_over(flags, &spec.flags),
+        flags: laid_over(flags, &spec.flags, inputs, Component::KubeControllerManager),
     }
 }
 
@@ -208,7 +238,7 @@ pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> Comp
     CompleteKubeScheduler {
         image: component_image(&spec.image, inputs, "kube-scheduler"),
         config: overlay(tree, &spec.config, check),
-        flags: laid_over(flags, &spec.flags),
+        flags: laid_over(flags, &spec.flags, inputs, Component::KubeScheduler),
     }
 }
 
@@ -226,13 +256,9 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         )
     });
     let mut flags = defaults(&[
-        ("advertise-client-urls", "https://$(HOST_IP):2379", "the address of the node, as its kubelet knows it"),
         ("cert-file", "/etc/kubernetes/pki/etcd/server.crt", "its own certificate"),
         ("client-cert-auth", "true", "only clients with a certificate of etcd's authority"),
         ("key-file", "/etc/kubernetes/pki/etcd/server.key", "its own key"),
-        ("listen-client-urls", "https://0.0.0.0:2379", "on every address of the node"),
-        ("listen-metrics-urls", "http://127.0.0.1:2381", "probes need no certificate; nobody outside can ask"),
-        ("listen-peer-urls", "https://0.0.0.0:2380", "on every address of the node"),
         ("name", "$(NODE_NAME)", "members are called as their nodes are"),
         ("peer-cert-file", "/etc/kubernetes/pki/etcd/peer.crt", "its own certificate towards other members"),
         ("peer-client-cert-auth", "true", "only members with a certificate of etcd's authority"),
@@ -241,6 +267,23 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         ("snapshot-count", "10000", "what kubeadm sets: bounded memory, quick restarts"),
         ("trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
     ]);
+    let family = Family::of(inputs);
+    for (name, value, rule) in [
+        (
+            "advertise-client-urls",
+            format!("https://{}:2379", family.host),
+            "the address of the node, as its kubelet knows it",
+        ),
+        ("listen-client-urls", format!("https://{}:2379", family.any), "on every address of the node"),
+        (
+            "listen-metrics-urls",
+            format!("http://{}:2381", family.loopback),
+            "probes need no certificate; nobody outside can ask",
+        ),
+        ("listen-peer-urls", format!("https://{}:2380", family.any), "on every address of the node"),
+    ] {
+        set(&mut flags, name, family.setting(value, rule));
+    }
     set(
         &mut flags,
         "data-dir",
@@ -252,7 +295,7 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         derived(inputs.cluster_name.value.to_string(), from("cluster.name"), "members of two clusters never mix"),
     );
     let (peer, cluster) = match members.value.as_slice() {
-        [] => ("https://$(HOST_IP):2380".to_owned(), "$(NODE_NAME)=https://$(HOST_IP):2380".to_owned()),
+        [] => (format!("https://{}:2380", family.host), format!("$(NODE_NAME)=https://{}:2380", family.host)),
         members => {
             let member = |name: &str| format!("https://{name}.{}:2380", domain.value);
             let all: Vec<String> = members.iter().map(|name| format!("{name}={}", member(name.as_str()))).collect();
@@ -275,7 +318,7 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         members,
         domain,
         data_folder,
-        flags: laid_over(flags, &spec.flags),
+        flags: laid_over(flags, &spec.flags, inputs, Component::Etcd),
     }
 }
 
@@ -304,7 +347,7 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
         image: component_image(&spec.image, inputs, "kube-proxy"),
         kubeconfig: spec.kubeconfig.clone(),
         config: overlay(tree, &spec.config, check),
-        flags: laid_over(flags, &spec.flags),
+        flags: laid_over(flags, &spec.flags, inputs, Component::KubeProxy),
     }
 }
 

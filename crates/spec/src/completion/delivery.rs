@@ -40,8 +40,14 @@ pub(super) fn complete_delivery(
         }
         derived(traits.delivery, os_path(), "what this system's first boot understands")
     });
-    check_format(&format, os, traits, needs_mime, check);
-    check_download(&nodestrap, format.value, check);
+    let written = |group: Option<&Origin>, cluster: Option<&Origin>| group.or(cluster).cloned();
+    let format_origin =
+        written(spec.format.as_ref().map(|set| &set.origin), cluster.format.as_ref().map(|set| &set.origin));
+    check_format(format.value, format_origin.as_ref(), os, traits, needs_mime, check);
+    let installation = &spec.nodestrap.installation;
+    let of_cluster = &cluster.nodestrap.installation;
+    let origin = written(installation.as_ref().map(|set| &set.origin), of_cluster.as_ref().map(|set| &set.origin));
+    check_download(&nodestrap, format.value, origin.as_ref(), check);
     CompleteDelivery {
         compression: inherit(&spec.compression, &cluster.compression, "cluster.delivery.compression")
             .unwrap_or_else(|| default(Compression::Auto, "user data is small in every sense")),
@@ -84,22 +90,23 @@ fn complete_nodestrap(
 }
 
 fn check_format(
-    format: &Setting<DeliveryFormat>,
+    format: DeliveryFormat,
+    written: Option<&Origin>,
     os: &Setting<Os>,
     traits: &Traits,
     needs_mime: bool,
     check: &Check<'_>,
 ) {
-    let origin = [&format.origin, &os.origin].into_iter().find(|origin| matches!(origin, Origin::User(_)));
-    if format.value != DeliveryFormat::Folder && !traits.deliveries.contains(&format.value) {
+    let origin = written.or(Some(&os.origin));
+    if format != DeliveryFormat::Folder && !traits.deliveries.contains(&format) {
         let known: Vec<&str> = traits.deliveries.iter().map(|format| format.as_str()).collect();
         check.report(
             origin,
-            format!("the first boot of {} does not understand {}", os.value, format.value),
+            format!("the first boot of {} does not understand {format}", os.value),
             format!("it takes {}; a folder can be put anywhere", known.join(" and ")),
         );
     }
-    if format.value == DeliveryFormat::CloudConfig && needs_mime {
+    if format == DeliveryFormat::CloudConfig && needs_mime {
         check.report(
             origin,
             "a cloud-config cannot carry a download of nodestrap or additionalUserData",
@@ -108,11 +115,15 @@ fn check_format(
     }
 }
 
-fn check_download(nodestrap: &CompleteNodestrap, format: DeliveryFormat, check: &Check<'_>) {
+fn check_download(
+    nodestrap: &CompleteNodestrap,
+    format: DeliveryFormat,
+    origin: Option<&Origin>,
+    check: &Check<'_>,
+) {
     if nodestrap.installation.value != Installation::Download {
         return;
     }
-    let origin = Some(&nodestrap.installation.origin);
     if nodestrap.urls.value.is_empty() || nodestrap.sha256.is_none() {
         check.report(
             origin,

@@ -120,7 +120,7 @@ fn check_layout(cluster: &CompleteCluster, os: &Setting<Os>, role: &Setting<Role
             format!("it is for {}", known.join(", ")),
         );
     }
-    if os.value == Os::ContainerLinux && cluster.layout.value != Layout::Tectonic {
+    if os.value == Os::ContainerLinux && cluster.layout.value == Layout::Nodestrap {
         check.report(
             Some(&os.origin),
             "Container Linux ended with docker and Kubernetes 1.18: it runs the layout tectonic only",
@@ -278,7 +278,14 @@ fn merged(spec: &GroupSpec, cluster: &CompleteCluster, check: &Check<'_>, here: 
             NONE,
         ),
     };
-    lists::check_clashes(&lists.files, &lists.units, OWN_FILES, check);
+    // What the cluster says reaches every group, and is wrong where it was written.
+    let place = |merged: &Origin, of_cluster: &Origin| match merged {
+        Origin::User(_) => merged.clone(),
+        _ => of_cluster.clone(),
+    };
+    let files = (&lists.files.value, &place(&lists.files.origin, &cluster.file_assets.origin));
+    let units = (&lists.units.value, &place(&lists.units.origin, &cluster.units.origin));
+    lists::check_clashes(files, units, OWN_FILES, check);
     lists
 }
 

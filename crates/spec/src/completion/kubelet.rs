@@ -122,7 +122,7 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
 }
 
 /// Taints have no secrets and no defaults of any release.
-const PLAIN: Look = Look { secrets: SecretDisplay::Redacted, minor: 0 };
+const PLAIN: Look = Look { secrets: SecretDisplay::Redacted, release: None };
 
 /// Where the seed of the layout differs from nodestrap's own choices.
 fn eksctl_values() -> Vec<(&'static [&'static str], Value)> {

@@ -156,24 +156,27 @@ pub(super) fn check_units(units: &Option<Setting<Vec<ExtraUnit>>>, check: &Check
 
 /// Files of ours that a user cannot replace: each has its own place in the spec.
 pub(super) fn check_clashes(
-    files: &Setting<Vec<FileAsset>>,
-    units: &Setting<Vec<ExtraUnit>>,
+    (files, files_origin): (&Vec<FileAsset>, &Origin),
+    (units, units_origin): (&Vec<ExtraUnit>, &Origin),
     own: &[(&str, &str)],
     check: &Check<'_>,
 ) {
-    let unit_paths = units.value.iter().filter(|unit| unit.content.is_some()).map(|unit| {
+    let unit_paths = units.iter().filter(|unit| unit.content.is_some()).map(|unit| {
         let path = format!("/etc/systemd/system/{}", unit.name);
-        (path, &units.origin)
+        (path, units_origin)
     });
-    let file_paths = files.value.iter().map(|file| (file.path.to_string(), &files.origin));
+    let file_paths = files.iter().map(|file| (file.path.to_string(), files_origin));
     let mut seen: Vec<String> = Vec::new();
     for (path, origin) in file_paths.chain(unit_paths) {
-        let place = [Some(origin)].into_iter().flatten().find(|origin| matches!(origin, Origin::User(_)));
         if let Some((_, instead)) = own.iter().find(|(own, _)| *own == path) {
-            check.report(place, format!("nodestrap writes \"{path}\" itself"), *instead);
+            check.report(Some(origin), format!("nodestrap writes \"{path}\" itself"), *instead);
         }
         if seen.contains(&path) {
-            check.report(place, format!("\"{path}\" is there twice"), "a file and a unit cannot be the same file");
+            check.report(
+                Some(origin),
+                format!("\"{path}\" is there twice"),
+                "a file and a unit cannot be the same file",
+            );
         }
         seen.push(path);
     }

@@ -1,0 +1,120 @@
+//! What nodestrap configures, and the tables of each.
+
+use super::schema::{Availability, Field, Flag};
+use super::{containerd, etcd, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Component {
+    Kubelet,
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    KubeProxy,
+    Etcd,
+    Containerd,
+}
+
+impl Component {
+    pub(crate) const ALL: &[Self] = &[
+        Self::Kubelet,
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::KubeProxy,
+        Self::Etcd,
+        Self::Containerd,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kubelet => "kubelet",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::KubeProxy => "kube-proxy",
+            Self::Etcd => "etcd",
+            Self::Containerd => "containerd",
+        }
+    }
+
+    /// The name as the subject of a sentence.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Kubelet => "the kubelet",
+            _ => self.name(),
+        }
+    }
+
+    /// What its minor versions are counted in.
+    fn product(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd 3.",
+            // Its tables are per version of the configuration, without since and until.
+            Self::Containerd => "containerd 2.",
+            _ => "Kubernetes 1.",
+        }
+    }
+
+    /// Sorted by name. Those of the kubelet are the ones that its configuration cannot say.
+    pub(crate) fn flags(self) -> &'static [Flag] {
+        match self {
+            Self::Kubelet => kubelet::FLAGS,
+            Self::KubeApiserver => kube_apiserver::FLAGS,
+            Self::KubeControllerManager => kube_controller_manager::FLAGS,
+            Self::KubeScheduler => kube_scheduler::FLAGS,
+            Self::KubeProxy => kube_proxy::FLAGS,
+            Self::Etcd => etcd::FLAGS,
+            Self::Containerd => &[],
+        }
+    }
+
+    /// The fields of its configuration file, sorted by name; `None` if flags are all that it has.
+    pub(crate) fn config(self) -> Option<&'static [Field]> {
+        match self {
+            Self::Kubelet => Some(kubelet::CONFIGURATION),
+            Self::KubeScheduler => Some(kube_scheduler::CONFIGURATION),
+            Self::KubeProxy => Some(kube_proxy::CONFIGURATION),
+            Self::Containerd => Some(containerd::CONTAINERD_V3),
+            Self::KubeApiserver | Self::KubeControllerManager | Self::Etcd => None,
+        }
+    }
+
+    /// Flags whose configuration field has another name, with the path of that field.
+    pub(crate) fn flag_fields(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Kubelet => kubelet::FLAG_FIELDS,
+            _ => &[],
+        }
+    }
+}
+
+/// A component in the version that a cluster runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) component: Component,
+    /// Of Kubernetes 1, or of etcd 3.
+    pub(crate) minor: u32,
+}
+
+impl Target {
+    pub(crate) fn has(self, available: Availability) -> bool {
+        available.contains(self.minor)
+    }
+
+    /// Why this version lacks something, as the end of "it has no such field …", and what to do about it.
+    pub(crate) fn unavailable(self, available: Availability) -> Option<(String, String)> {
+        let product = self.component.product();
+        let runs = format!("this cluster runs {product}{}", self.minor);
+        if self.minor < available.since {
+            let raise = match self.component {
+                Component::Etcd => "use a newer etcd",
+                _ => "raise kubernetesVersion",
+            };
+            Some((format!("before {product}{}; {runs}", available.since), format!("{raise}, or remove it")))
+        } else if self.minor >= available.until {
+            Some((format!("since {product}{}; {runs}", available.until), "remove it".to_owned()))
+        } else {
+            None
+        }
+    }
+}

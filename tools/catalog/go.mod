@@ -1,0 +1,3 @@
+module nodestrap.io/catalog
+
+go 1.22.0
