@@ -19,8 +19,15 @@ pub(crate) fn decode_component(context: Context<'_>, node: &Node, component: Com
         Component::KubeScheduler => "KubeSchedulerConfiguration",
         _ => "containerd's configuration",
     };
-    let fields = component.config().unwrap_or_default();
-    let mut config = decode_config(context.drafts, node, fields, what, context.release.target(component))?;
+    let target = context.release.target(component);
+    let Some(fields) = target.component.config() else {
+        context
+            .drafts
+            .report(node.span, format!("{} of this release has no configuration file", target.component.title()))
+            .advise("write flags");
+        return None;
+    };
+    let mut config = decode_config(context.drafts, node, fields, what, target)?;
     config.retain(|name, _| name != "apiVersion" && name != "kind");
     Some(config)
 }

@@ -73,13 +73,14 @@ pub(crate) fn decode_documents<'n>(
     for document in clusters.iter().chain(&groups) {
         check_version(drafts, document, tectonic);
     }
-    let release = clusters.first().and_then(|cluster| release_of(cluster)).unwrap_or_else(catalog::newest_release);
+    let fallback = if tectonic { catalog::release_of_tectonic_seeds() } else { catalog::newest_release() };
+    let release = clusters.first().and_then(|cluster| release_of(cluster, tectonic)).unwrap_or(fallback);
     let context = Context { drafts, files, release };
     let decoded: Vec<_> = clusters.iter().map(|document| decode_document::<ClusterName, CompleteCluster>(context, document, true)).collect();
     let groups_decoded: Vec<Option<(Setting<GroupName>, GroupSpec)>> = groups
         .iter()
         .map(|document| {
-            let release = release_of(document).unwrap_or(release);
+            let release = release_of(document, tectonic).unwrap_or(release);
             decode_document::<GroupName, CompleteGroup>(Context { release, ..context }, document, false)
         })
         .collect();
@@ -164,9 +165,13 @@ fn decode_name<T: std::str::FromStr<Err = Invalid>>(drafts: &Drafts<'_>, metadat
     name
 }
 
-fn release_of(document: &Node) -> Option<&'static Release> {
+fn release_of(document: &Node, tectonic: bool) -> Option<&'static Release> {
     let (_, text) = scalar_at(document, &["spec", "kubernetesVersion"])?;
-    catalog::find_release(text.parse::<KubeVersion>().ok()?).ok()
+    find_release(text.parse().ok()?, tectonic).ok()
+}
+
+fn find_release(version: KubeVersion, tectonic: bool) -> Result<&'static Release, Invalid> {
+    if tectonic { catalog::find_release_of_tectonic(version) } else { catalog::find_release(version) }
 }
 
 /// Either of two fields is needed, which no single field can say; EKS needs neither.
@@ -188,8 +193,7 @@ fn check_join(drafts: &Drafts<'_>, document: &Node) {
 fn check_version(drafts: &Drafts<'_>, document: &Node, tectonic: bool) {
     let Some((entry, text)) = scalar_at(document, &["spec", "kubernetesVersion"]) else { return };
     let Ok(version) = text.parse::<KubeVersion>() else { return };
-    let known = if tectonic { catalog::check_tectonic(version) } else { catalog::find_release(version).map(|_| ()) };
-    if let Err(invalid) = known {
+    if let Err(invalid) = find_release(version, tectonic) {
         drafts.report_invalid(entry.value.span, invalid);
     }
 }

@@ -14,7 +14,6 @@
 //! A comparison is not a number: it stands before "?" only. "/" drops the remainder.
 
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -94,17 +93,6 @@ pub struct Expression {
 }
 
 impl Expression {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// What must be known to evaluate it; in the order of their declaration.
-    pub(crate) fn variables(&self) -> BTreeSet<Variable> {
-        let mut found = BTreeSet::new();
-        self.root.collect(&mut found);
-        found
-    }
-
     pub(crate) fn evaluate(&self, variables: &Variables) -> Result<i64, Invalid> {
         self.root.evaluate(variables)
     }
@@ -188,26 +176,6 @@ enum Relation {
 }
 
 impl Number {
-    fn collect(&self, found: &mut BTreeSet<Variable>) {
-        match self {
-            Self::Literal(_) => {}
-            Self::Variable { variable, .. } => {
-                found.insert(*variable);
-            }
-            Self::Negative { of, .. } => of.collect(found),
-            Self::Binary { left, right, .. } => {
-                left.collect(found);
-                right.collect(found);
-            }
-            Self::Extreme { of, .. } => of.iter().for_each(|each| each.collect(found)),
-            Self::Choice { condition, then, otherwise } => {
-                for part in [&condition.left, &condition.right, then, otherwise] {
-                    part.collect(found);
-                }
-            }
-        }
-    }
-
     fn evaluate(&self, variables: &Variables) -> Result<i64, Invalid> {
         match self {
             Self::Literal(value) => Ok(*value),

@@ -27,7 +27,7 @@ pub(crate) fn decode_flags(
         let Some(value) = drafts.text(&entry.value) else { continue };
         if value.chars().any(char::is_control) {
             drafts.report(entry.value.span, "the value of a flag must be one line");
-        } else if let Some(flag) = component.flags().iter().find(|flag| flag.name == entry.key)
+        } else if let Some(flag) = target.component.flags().iter().find(|flag| flag.name == entry.key)
             && let Err(invalid) = check_value(value, flag.kind)
         {
             drafts.report_invalid(entry.value.span, invalid);

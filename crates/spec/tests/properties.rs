@@ -132,8 +132,38 @@ fn valid_spec() -> impl Strategy<Value = (Value, Vec<Value>)> {
         json!({"serviceCIDRs": ["fd00:1::/112", "172.20.0.240/28"], "podNetwork": "none"}),
         json!({"clusterDNS": ["169.254.20.10"], "clusterDomain": "k8s.example"}),
     ]);
-    (networks, group("a"), group("b")).prop_map(|(networking, a, b)| {
-        let cluster = json!({
+    let extras = prop::sample::select(vec![
+        json!({}),
+        json!({"provider": "aws", "region": "eu-central-1", "sysctls": {"vm.max_map_count": "262144"}}),
+        json!({"provider": "gce", "proxy": {"http": "http://proxy:3128", "noProxy": [".corp"]}}),
+        json!({
+            "fileAssets": [{"path": "/etc/a", "content": "1\n"}, {"path": "/etc/b", "content": "yes", "secret": true}],
+            "hooks": [{"name": "h", "slot": "before-kubelet", "unit": "ExecStart=/bin/true\n", "timeout": "30s"}],
+            "units": [{"name": "u.service", "dropIns": {"x": "[Service]\nNice=1\n"}}],
+            "kernelModules": ["nf_conntrack"],
+        }),
+        json!({
+            "registryMirrors": {"docker.io": ["https://mirror.example.com"]},
+            "ntpServers": ["time.example.com"],
+            "kubeApiserver": {"flags": {"max-requests-inflight": 800, "audit-log-path": "-"}},
+            "kubeProxy": {"config": {"mode": "ipvs"}},
+            "etcd": {"members": ["a", "b", "c"]},
+        }),
+        json!({
+            "delivery": {
+                "nodestrap": {
+                    "installation": "download",
+                    "urls": ["https://example.com/nodestrap"],
+                    "sha256": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                },
+                "store": {"urls": ["https://store.example.com/bundles"]},
+            },
+            "additionalUserData": [{"name": "hello.sh", "type": "text/x-shellscript", "content": "#!/bin/sh\n"}],
+        }),
+    ]);
+    let version = prop::sample::select(vec!["1.30.14", "1.31.14", "1.32.13", "1.33.0", "1.34.4", "1.35.4", "1.36.3"]);
+    (networks, extras, version, group("a"), group("b")).prop_map(|(networking, extras, version, a, b)| {
+        let mut cluster = json!({
             "apiVersion": "nodestrap.io/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": "demo"},
@@ -143,6 +173,10 @@ fn valid_spec() -> impl Strategy<Value = (Value, Vec<Value>)> {
                 "networking": networking,
             },
         });
+        cluster["spec"]["kubernetesVersion"] = json!(version);
+        for (name, value) in extras.as_object().unwrap() {
+            cluster["spec"][name] = value.clone();
+        }
         (cluster, vec![a, b])
     })
 }
@@ -232,6 +266,7 @@ proptest! {
     fn completing_a_complete_spec_changes_nothing(spec in valid_spec()) {
         let once = expect_complete(&as_text(&spec));
         let text = once.to_yaml(SecretDisplay::Shown);
+        // The second reading refuses what the release does not know, so that nothing of the kind was decided.
         let twice = expect_complete(&text);
         prop_assert_eq!(twice.to_yaml(SecretDisplay::Shown), text);
         prop_assert_eq!(twice.to_json(SecretDisplay::Shown), once.to_json(SecretDisplay::Shown));
@@ -289,6 +324,20 @@ fn examples_complete_to_themselves() {
     for name in ["minimal.yaml", "full.yaml"] {
         let text = expect_complete(&example(name)).to_yaml(SecretDisplay::Shown);
         assert_eq!(expect_complete(&text).to_yaml(SecretDisplay::Shown), text);
+    }
+}
+
+#[test]
+fn every_system_and_layout_completes_to_itself() {
+    let systems = ["flatcar", "debian", "ubuntu", "al2", "al2023", "rhel", "rhcos"].map(|os| ("nodestrap", os));
+    let layouts = [("eksctl", "al2"), ("eksctl", "ubuntu"), ("tectonic", "container-linux"), ("tectonic", "flatcar")];
+    for (layout, os) in systems.into_iter().chain(layouts) {
+        let text = example("minimal.yaml");
+        let (cluster, group) = text.split_once("---\n").unwrap();
+        let machines = "machines: {instanceType: m5.large}, maxPods: \"min(max_pods, 20)\"";
+        let spec = format!("{cluster}  layout: {layout}\n  provider: aws\n---\n{group}spec: {{os: {os}, {machines}}}\n");
+        let once = expect_complete(&spec).to_yaml(SecretDisplay::Shown);
+        assert_eq!(expect_complete(&once).to_yaml(SecretDisplay::Shown), once, "{layout} {os}");
     }
 }
 

@@ -1,11 +1,13 @@
 //! What nodestrap configures, and the tables of each.
 
 use super::schema::{Availability, Field, Flag};
-use super::{containerd, etcd, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet};
+use super::{containerd, etcd, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet, kubelet_of_tectonic};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Component {
     Kubelet,
+    /// In its wrapper, with flags only.
+    KubeletOfTectonic,
     KubeApiserver,
     KubeControllerManager,
     KubeScheduler,
@@ -15,8 +17,10 @@ pub(crate) enum Component {
 }
 
 impl Component {
+    #[cfg(test)]
     pub(crate) const ALL: &[Self] = &[
         Self::Kubelet,
+        Self::KubeletOfTectonic,
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -27,7 +31,7 @@ impl Component {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Kubelet => "kubelet",
+            Self::Kubelet | Self::KubeletOfTectonic => "kubelet",
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::KubeScheduler => "kube-scheduler",
@@ -40,7 +44,7 @@ impl Component {
     /// The name as the subject of a sentence.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::Kubelet => "the kubelet",
+            Self::Kubelet | Self::KubeletOfTectonic => "the kubelet",
             _ => self.name(),
         }
     }
@@ -59,6 +63,7 @@ impl Component {
     pub(crate) fn flags(self) -> &'static [Flag] {
         match self {
             Self::Kubelet => kubelet::FLAGS,
+            Self::KubeletOfTectonic => kubelet_of_tectonic::FLAGS,
             Self::KubeApiserver => kube_apiserver::FLAGS,
             Self::KubeControllerManager => kube_controller_manager::FLAGS,
             Self::KubeScheduler => kube_scheduler::FLAGS,
@@ -75,7 +80,7 @@ impl Component {
             Self::KubeScheduler => Some(kube_scheduler::CONFIGURATION),
             Self::KubeProxy => Some(kube_proxy::CONFIGURATION),
             Self::Containerd => Some(containerd::CONTAINERD_V3),
-            Self::KubeApiserver | Self::KubeControllerManager | Self::Etcd => None,
+            Self::KubeletOfTectonic | Self::KubeApiserver | Self::KubeControllerManager | Self::Etcd => None,
         }
     }
 

@@ -10,6 +10,7 @@ mod kube_controller_manager;
 mod kube_proxy;
 mod kube_scheduler;
 mod kubelet;
+mod kubelet_of_tectonic;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -26,11 +27,22 @@ pub(crate) struct Release {
     pub(crate) sandbox_image: &'static str,
     /// The tag of its image: version of etcd, dash, revision of the image.
     pub(crate) etcd_version: &'static str,
+    /// The kubelet's tables.
+    kubelet: Component,
 }
 
 const fn release(minor: u32, patch: u32, sandbox_image: &'static str, etcd_version: &'static str) -> Release {
-    Release { newest: KubeVersion { major: 1, minor, patch }, sandbox_image, etcd_version }
+    Release { newest: KubeVersion { major: 1, minor, patch }, sandbox_image, etcd_version, kubelet: Component::Kubelet }
 }
+
+const fn release_of_tectonic(minor: u32, patch: u32) -> Release {
+    let release = release(minor, patch, "gcr.io/google_containers/pause-amd64:3.1", "3.1.12");
+    Release { kubelet: Component::KubeletOfTectonic, ..release }
+}
+
+/// The releases that the layout tectonic is for: the kubelet in its wrapper, with docker. Ascending.
+static RELEASES_OF_TECTONIC: &[Release] =
+    &[release_of_tectonic(8, 15), release_of_tectonic(9, 6), release_of_tectonic(10, 13), release_of_tectonic(11, 10)];
 
 /// Ascending.
 static RELEASES: &[Release] = &[
@@ -55,9 +67,7 @@ pub fn newest_kubernetes() -> KubeVersion {
 }
 
 pub(crate) fn find_release(version: KubeVersion) -> Result<&'static Release, Invalid> {
-    RELEASES
-        .iter()
-        .find(|release| (release.newest.major, release.newest.minor) == (version.major, version.minor))
+    find_among(RELEASES, version)
         .ok_or_else(|| {
             let known: Vec<String> =
                 RELEASES.iter().map(|known| format!("{}.{}", known.newest.major, known.newest.minor)).collect();
@@ -66,12 +76,29 @@ pub(crate) fn find_release(version: KubeVersion) -> Result<&'static Release, Inv
         })
 }
 
+fn find_among(releases: &'static [Release], version: KubeVersion) -> Option<&'static Release> {
+    releases.iter().find(|release| (release.newest.major, release.newest.minor) == (version.major, version.minor))
+}
+
+pub(crate) fn find_release_of_tectonic(version: KubeVersion) -> Result<&'static Release, Invalid> {
+    find_among(RELEASES_OF_TECTONIC, version).ok_or_else(|| {
+        Invalid::new(format!("the layout tectonic is for Kubernetes 1.8 to 1.11, not {version}"))
+            .advise("for newer releases leave out the layout")
+    })
+}
+
+/// What the layout tectonic uses if the spec names no version.
+pub(crate) fn release_of_tectonic_seeds() -> &'static Release {
+    &RELEASES_OF_TECTONIC[1]
+}
+
 impl Release {
     pub(crate) fn target(&self, component: Component) -> Target {
         let minor = match component {
             Component::Etcd => self.etcd_minor(),
             _ => self.newest.minor,
         };
+        let component = if component == Component::Kubelet { self.kubelet } else { component };
         Target { component, minor }
     }
 
@@ -79,15 +106,4 @@ impl Release {
     fn etcd_minor(&self) -> u32 {
         self.etcd_version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default()
     }
-}
-
-/// The releases that the layout tectonic is for: the kubelet in its wrapper, with docker.
-pub(crate) fn check_tectonic(version: KubeVersion) -> Result<(), Invalid> {
-    const OLDEST: u32 = 7;
-    const NEWEST: u32 = 11;
-    if version.major == 1 && (OLDEST..=NEWEST).contains(&version.minor) {
-        return Ok(());
-    }
-    Err(Invalid::new(format!("the layout tectonic is for Kubernetes 1.{OLDEST} to 1.{NEWEST}, not {version}"))
-        .advise("for newer releases leave out the layout"))
 }

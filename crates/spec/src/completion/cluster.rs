@@ -25,12 +25,11 @@ const SERVICE_NETWORK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 9
 const POD_NETWORK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 244, 0, 0), 16));
 /// fd00:10:244::/56: 256 nodes with a /64 each.
 const POD_NETWORK_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0), 56));
-const TECTONIC_KUBERNETES: KubeVersion = KubeVersion { major: 1, minor: 9, patch: 6 };
 
 pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, check: &Check<'_>) -> CompleteCluster {
     let layout = or_default(&spec.layout, || Layout::Nodestrap, "nodestrap's own paths");
     let kubernetes_version = spec.kubernetes_version.clone().unwrap_or_else(|| match layout.value {
-        Layout::Tectonic => default(TECTONIC_KUBERNETES, "the release that the layout tectonic was made for"),
+        Layout::Tectonic => default(catalog::release_of_tectonic_seeds().newest, "the release that the layout tectonic was made for"),
         _ => default(catalog::newest_kubernetes(), "the newest release that this version of nodestrap knows"),
     });
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
@@ -301,7 +300,6 @@ fn complete_tectonic(spec: &TectonicSpec, version: &Setting<KubeVersion>) -> Com
                     (ours::<Line>(minor), versions.iter().map(|version| ours::<Line>(version)).collect::<Vec<_>>())
                 };
                 BTreeMap::from([
-                    docker("1.7", &["1.12"]),
                     docker("1.8", &["1.12"]),
                     docker("1.9", &["17.03", "1.12"]),
                     docker("1.10", &["17.03"]),

@@ -16,6 +16,7 @@ const OLD_CRI: &str = "io.containerd.grpc.v1.cri";
 
 const SANDBOX: &[&str] = &["plugins", IMAGES, "pinned_images", "sandbox"];
 const REGISTRY_CREDENTIALS: &[&str] = &["plugins", IMAGES, "registry", "configs"];
+const REGISTRIES: &[&str] = &["plugins", IMAGES, "registry", "config_path"];
 const SYSTEMD_CGROUP: &[&str] = &["plugins", RUNTIME, "containerd", "runtimes", "runc", "options", "SystemdCgroup"];
 const BIN_DIRS: &[&str] = &["plugins", RUNTIME, "cni", "bin_dirs"];
 const CONF_DIR: &[&str] = &["plugins", RUNTIME, "cni", "conf_dir"];
@@ -82,6 +83,16 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
         BIN_DIRS,
         derived(json!([inputs.cni_binaries.value.as_str()]), here("containerRuntime.cniBinaries"), "where the plug-ins are"),
     );
+    if !inputs.cluster.registry_mirrors.value.is_empty() {
+        set(
+            REGISTRIES,
+            derived(
+                json!("/etc/containerd/certs.d"),
+                vec!["cluster.registryMirrors".to_owned()],
+                "nodestrap writes the mirrors of each registry there",
+            ),
+        );
+    }
     set(
         CONF_DIR,
         default(json!(CNI_CONFIGURATION), "where CNI DaemonSets and nodestrap write the network's configuration"),

@@ -23,6 +23,7 @@ use crate::view::{Look, SecretDisplay};
 
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.kubeconfig";
+const EXEC_KUBECONFIG: &str = "/etc/kubernetes/kubelet.kubeconfig";
 const CONFIG: &str = "/etc/kubernetes/kubelet.yaml";
 
 pub(super) struct Inputs<'a> {
@@ -49,13 +50,6 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
     let cluster = inputs.cluster;
     let user = &inputs.spec.kubelet.config;
     if cluster.layout.value == Layout::Tectonic {
-        if let Some(origin) = user.values().find_map(config::origin_of) {
-            check.report(
-                Some(origin),
-                "the kubelets of the layout tectonic have no configuration file",
-                "write kubelet.flags",
-            );
-        }
         return ConfigTree::new();
     }
     let mut ours = ConfigTree::new();
@@ -180,8 +174,9 @@ fn pods(inputs: &Inputs<'_>, check: &Check<'_>) -> Option<u32> {
         (MaxPods::Number(number), _) => Some(*number),
         (MaxPods::Map, Some(instance)) => Some(instances::max_pods(instance, mode)),
         (MaxPods::Map, None) if node_looks => None,
-        (MaxPods::Expression(expression), Some(instance)) => {
-            match expression.evaluate_pods(&Variables::of(instance)) {
+        (MaxPods::Expression(expression), instance) => {
+            let variables = instance.map(Variables::of).unwrap_or_default();
+            match expression.evaluate_pods(&variables) {
                 Ok(pods) => Some(pods),
                 Err(invalid) => {
                     check.report(Some(&inputs.max_pods.origin), invalid.message, invalid.advice.unwrap_or_default());
@@ -189,7 +184,7 @@ fn pods(inputs: &Inputs<'_>, check: &Check<'_>) -> Option<u32> {
                 }
             }
         }
-        (_, None) => {
+        (MaxPods::Map, None) => {
             check.report(
                 Some(&inputs.max_pods.origin),
                 "maxPods follows from the instance type here, which is not known",
@@ -253,7 +248,7 @@ fn same_taints(written: &Value, ours: &Value) -> bool {
 
 pub(super) fn complete_flags(inputs: &Inputs<'_>, check: &Check<'_>) -> BTreeMap<String, Setting<String>> {
     let mut flags = match inputs.cluster.layout.value {
-        Layout::Nodestrap => nodestrap_flags(),
+        Layout::Nodestrap => nodestrap_flags(inputs),
         Layout::Eksctl => eksctl_flags(inputs),
         Layout::Tectonic => tectonic_flags(inputs),
     };
@@ -282,17 +277,24 @@ pub(super) fn complete_flags(inputs: &Inputs<'_>, check: &Check<'_>) -> BTreeMap
 
 type FlagMap = BTreeMap<String, Setting<String>>;
 
-fn nodestrap_flags() -> FlagMap {
+fn nodestrap_flags(inputs: &Inputs<'_>) -> FlagMap {
     let flag = |name: &str, value: &str, reason| (name.to_owned(), default(value.to_owned(), reason));
-    BTreeMap::from([
-        flag("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG, "the token to join with; nodestrap writes this file"),
-        flag("config", CONFIG, "nodestrap writes kubelet.config to this file"),
+    let mut flags = BTreeMap::from([flag("config", CONFIG, "nodestrap writes kubelet.config to this file")]);
+    if inputs.cluster.join.exec.is_some() && inputs.role == Role::Worker {
+        let rule = "credentials come from a program, so there is nothing to ask for; nodestrap writes this file";
+        let setting = derived(EXEC_KUBECONFIG.to_owned(), from("cluster.join.exec"), rule);
+        flags.insert("kubeconfig".to_owned(), setting);
+        return flags;
+    }
+    flags.extend([
+        flag("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG, "what to join with; nodestrap writes this file"),
         flag(
             "kubeconfig",
             KUBECONFIG,
             "the kubelet writes it once it has its certificate, so it lies with its state",
         ),
-    ])
+    ]);
+    flags
 }
 
 /// What the drop-in of eksctl says besides its variables, as far as this release of the kubelet knows it.
