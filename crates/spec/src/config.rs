@@ -53,10 +53,25 @@ fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema, target: Targe
             let entries = drafts.entries(&entry.value)?;
             Some(branch(decode_object(drafts, entries, fields, &entry.key, target)))
         }
+        (Schema::Open(fields), _) => {
+            Some(branch(decode_open(drafts, drafts.entries(&entry.value)?, fields, &entry.key, target)))
+        }
         (Schema::Map(of), _) => Some(branch(decode_map(drafts, drafts.entries(&entry.value)?, *of, target))),
         (Schema::Free, Kind::Map(entries)) => Some(branch(decode_map(drafts, entries, Schema::Free, target))),
         _ => decode_value(drafts, &entry.value, schema, target).map(|value| leaf(drafts, place(entry), value)),
     }
+}
+
+fn decode_open(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str, target: Target) -> ConfigTree {
+    let mut tree = ConfigTree::new();
+    for entry in entries {
+        let alone = std::slice::from_ref(entry);
+        tree.extend(match fields.iter().any(|field| field.name == entry.key) {
+            true => decode_object(drafts, alone, fields, what, target),
+            false => decode_map(drafts, alone, Schema::Free, target),
+        });
+    }
+    tree
 }
 
 fn decode_map(drafts: &Drafts<'_>, entries: &[Entry], of: Schema, target: Target) -> ConfigTree {
@@ -91,6 +106,9 @@ fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema, target: Target
             // Inside lists: no leaf of its own, so origins are not kept.
             let tree = decode_object(drafts, drafts.entries(node)?, fields, "an item of this list", target);
             Some(tree_to_json(&tree))
+        }
+        Schema::Open(fields) => {
+            Some(tree_to_json(&decode_open(drafts, drafts.entries(node)?, fields, "an item of this list", target)))
         }
         Schema::Free => decode_free(drafts, node, target),
     }

@@ -49,7 +49,6 @@ impl Component {
     fn product(self) -> &'static str {
         match self {
             Self::Etcd => "etcd 3.",
-            // Its tables are per version of the configuration, without since and until.
             Self::Containerd => "containerd 2.",
             _ => "Kubernetes 1.",
         }
@@ -92,26 +91,27 @@ impl Component {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) component: Component,
-    /// Of Kubernetes 1, or of etcd 3.
-    pub(crate) minor: u32,
+    /// Of Kubernetes 1, etcd 3 or containerd 2. `None` if nobody knows: then all of the table is taken as there.
+    pub(crate) minor: Option<u32>,
 }
 
 impl Target {
     pub(crate) fn has(self, available: Availability) -> bool {
-        available.contains(self.minor)
+        self.minor.is_none_or(|minor| available.contains(minor))
     }
 
     /// Why this version lacks something, as the end of "it has no such field …", and what to do about it.
     pub(crate) fn unavailable(self, available: Availability) -> Option<(String, String)> {
-        let product = self.component.product();
-        let runs = format!("this cluster runs {product}{}", self.minor);
-        if self.minor < available.since {
+        let (product, minor) = (self.component.product(), self.minor?);
+        let runs = format!("this cluster runs {product}{minor}");
+        if minor < available.since {
             let raise = match self.component {
                 Component::Etcd => "use a newer etcd",
+                Component::Containerd => "use a newer containerd",
                 _ => "raise kubernetesVersion",
             };
             Some((format!("before {product}{}; {runs}", available.since), format!("{raise}, or remove it")))
-        } else if self.minor >= available.until {
+        } else if minor >= available.until {
             Some((format!("since {product}{}; {runs}", available.until), "remove it".to_owned()))
         } else {
             None

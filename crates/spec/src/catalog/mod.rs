@@ -3,10 +3,12 @@
 //! The tables of flags and fields are generated; see tools/catalog.
 
 // Tables come before what uses them: the control plane is being built on them.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 mod component;
 mod containerd;
+#[cfg(test)]
+mod drift;
 mod etcd;
 mod kube_apiserver;
 mod kube_controller_manager;
@@ -18,7 +20,7 @@ mod schema;
 mod tests;
 
 pub(crate) use component::{Component, Target};
-pub(crate) use containerd::CONTAINERD_V3;
+pub(crate) use containerd::{CONTAINERD_V2, CONTAINERD_V3};
 pub(crate) use schema::{Availability, Field, Flag, FlagKind, Schema};
 
 use crate::values::{Invalid, KubeVersion};
@@ -74,13 +76,15 @@ impl Release {
     pub(crate) fn target(&self, component: Component) -> Target {
         let minor = match component {
             Component::Etcd => self.etcd_minor(),
-            _ => self.newest.minor,
+            // It comes with the image of the machine.
+            Component::Containerd => None,
+            _ => Some(self.newest.minor),
         };
         Target { component, minor }
     }
 
     /// Of etcd 3.
-    fn etcd_minor(&self) -> u32 {
-        self.etcd_version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default()
+    fn etcd_minor(&self) -> Option<u32> {
+        self.etcd_version.split('.').nth(1).and_then(|minor| minor.parse().ok())
     }
 }
