@@ -99,7 +99,7 @@ fn group(name: &'static str) -> impl Strategy<Value = Value> {
         prop::collection::btree_map("[a-z]{1,8}", label_value(), 0..3),
         kubelet_config(),
         prop::collection::btree_map("[a-z._]{1,12}", free_value(), 0..4),
-        prop::option::of(prop::sample::select(vec!["node-ip", "v", "root-dir"])),
+        prop::option::of(prop::sample::select(vec!["node-ip", "hostname-override", "root-dir"])),
     )
         .prop_map(move |(labels, taints, config, plugins, flag)| {
             let taints: Vec<Value> =
