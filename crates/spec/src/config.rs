@@ -19,6 +19,10 @@ pub(crate) fn decode_component(context: Context<'_>, node: &Node, component: Com
         Component::KubeScheduler => "KubeSchedulerConfiguration",
         _ => "containerd's configuration",
     };
+    let component = match component {
+        Component::Containerd if is_version_2(node) => Component::ContainerdOne,
+        component => component,
+    };
     let target = context.release.target(component);
     let Some(fields) = target.component.config() else {
         context
@@ -30,6 +34,13 @@ pub(crate) fn decode_component(context: Context<'_>, node: &Node, component: Com
     let mut config = decode_config(context.drafts, node, fields, what, target)?;
     config.retain(|name, _| name != "apiVersion" && name != "kind");
     Some(config)
+}
+
+/// A configuration for containerd 1 says so itself.
+fn is_version_2(node: &Node) -> bool {
+    let Kind::Map(entries) = &node.kind else { return false };
+    let version = entries.iter().find(|entry| entry.key == "version").map(|entry| &entry.value.kind);
+    matches!(version, Some(Kind::Scalar { text, .. }) if text == "2")
 }
 
 /// Decodes what can be decoded and reports the rest, also what the version of `target` does not have.
@@ -75,10 +86,25 @@ fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema, target: Targe
             let entries = drafts.entries(&entry.value)?;
             Some(branch(decode_object(drafts, entries, fields, &entry.key, target)))
         }
+        (Schema::Open(fields), _) => {
+            Some(branch(decode_open(drafts, drafts.entries(&entry.value)?, fields, &entry.key, target)))
+        }
         (Schema::Map(of), _) => Some(branch(decode_map(drafts, drafts.entries(&entry.value)?, *of, target))),
         (Schema::Free, Kind::Map(entries)) => Some(branch(decode_map(drafts, entries, Schema::Free, target))),
         _ => decode_value(drafts, &entry.value, schema, target).map(|value| leaf(drafts, place(entry), value)),
     }
+}
+
+fn decode_open(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str, target: Target) -> ConfigTree {
+    let mut tree = ConfigTree::new();
+    for entry in entries {
+        let alone = std::slice::from_ref(entry);
+        tree.extend(match fields.iter().any(|field| field.name == entry.key) {
+            true => decode_object(drafts, alone, fields, what, target),
+            false => decode_map(drafts, alone, Schema::Free, target),
+        });
+    }
+    tree
 }
 
 fn decode_map(drafts: &Drafts<'_>, entries: &[Entry], of: Schema, target: Target) -> ConfigTree {
@@ -113,6 +139,9 @@ fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema, target: Target
             // Inside lists: no leaf of its own, so origins are not kept.
             let tree = decode_object(drafts, drafts.entries(node)?, fields, "an item of this list", target);
             Some(tree_to_json(&tree))
+        }
+        Schema::Open(fields) => {
+            Some(tree_to_json(&decode_open(drafts, drafts.entries(node)?, fields, "an item of this list", target)))
         }
         Schema::Free => decode_free(drafts, node, target),
     }

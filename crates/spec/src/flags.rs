@@ -6,7 +6,6 @@ use crate::catalog::{Component, FlagKind, Target};
 use crate::decode::{Drafts, place};
 use crate::nearest::nearest;
 use crate::origin::Setting;
-use crate::record::Context;
 use crate::source::Span;
 use crate::syntax;
 use crate::tree::Node;
@@ -16,37 +15,22 @@ use crate::values::Invalid;
 pub(crate) const OWNED: &[&str] = &["bootstrap-kubeconfig", "config", "kubeconfig", "node-labels"];
 
 pub(crate) fn decode_flags(
-    context: Context<'_>,
+    drafts: &Drafts<'_>,
     node: &Node,
-    component: Component,
+    target: Target,
 ) -> Option<BTreeMap<String, Setting<String>>> {
-    let (drafts, target) = (context.drafts, context.release.target(component));
     let mut flags = BTreeMap::new();
     for entry in drafts.entries(node)? {
         check_name(drafts, entry.key_span, &entry.key, target);
         let Some(value) = drafts.text(&entry.value) else { continue };
         if value.chars().any(char::is_control) {
             drafts.report(entry.value.span, "the value of a flag must be one line");
-        } else if let Some(flag) = target.component.flags().iter().find(|flag| flag.name == entry.key)
-            && let Err(invalid) = check_value(value, flag.kind)
-        {
-            drafts.report_invalid(entry.value.span, invalid);
+        } else if let Some(flag) = target.component.flags().iter().find(|flag| flag.name == entry.key) {
+            drafts.checked(&entry.value, check_value(flag.kind, value));
         }
         flags.insert(entry.key.clone(), Setting { value: value.to_owned(), origin: drafts.user(place(entry)) });
     }
     Some(flags)
-}
-
-/// As far as every reader of the flag would agree.
-fn check_value(text: &str, kind: FlagKind) -> Result<(), Invalid> {
-    let wanted = match kind {
-        FlagKind::Bool if !matches!(text, "true" | "false") => "true or false",
-        FlagKind::Int if text.parse::<i64>().is_err() => "a whole number",
-        FlagKind::Float if text.parse::<f64>().is_err() => "a number",
-        FlagKind::Duration => return syntax::validate_go_duration(text),
-        _ => return Ok(()),
-    };
-    Err(Invalid::new(format!("this flag takes {wanted}, not \"{text}\"")))
 }
 
 fn check_name(drafts: &Drafts<'_>, span: Span, name: &str, target: Target) {
@@ -86,6 +70,20 @@ fn check_name(drafts: &Drafts<'_>, span: Span, name: &str, target: Target) {
     }
 }
 
+fn check_value(kind: FlagKind, value: &str) -> Result<(), Invalid> {
+    let needed = |is_one: bool, what: &str| match is_one {
+        true => Ok(()),
+        false => Err(Invalid::new(format!("{what} is needed here, not \"{value}\""))),
+    };
+    match kind {
+        FlagKind::Bool => needed(matches!(value, "true" | "false"), "true or false"),
+        FlagKind::Int => needed(value.parse::<i64>().is_ok(), "a whole number"),
+        FlagKind::Float => needed(value.parse::<f64>().is_ok_and(f64::is_finite), "a number"),
+        FlagKind::Duration => syntax::validate_go_duration(value),
+        FlagKind::Text | FlagKind::List | FlagKind::Map => Ok(()),
+    }
+}
+
 /// The field of the configuration that does what a flag of the kubelet does; most are named alike. Other components are
 /// configured by flags as well as by fields.
 fn field_of(flag: &str, component: Component) -> Option<&'static str> {
@@ -97,4 +95,54 @@ fn field_of(flag: &str, component: Component) -> Option<&'static str> {
     }
     let joined = flag.replace('-', "");
     component.config()?.iter().map(|field| field.name).find(|name| name.eq_ignore_ascii_case(&joined))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{Source, Sources};
+    use crate::tree::read_documents;
+
+    fn messages(component: Component, minor: u32, yaml: &str) -> Vec<String> {
+        let sources = Sources::new(&[Source { name: "flags.yaml".to_owned(), text: yaml.to_owned() }]);
+        let drafts = Drafts::new(&sources);
+        let documents = read_documents(0, &sources.files()[0], &drafts);
+        decode_flags(&drafts, &documents[0], Target { component, minor: Some(minor) });
+        drafts.finish().into_iter().map(|mistake| mistake.message).collect()
+    }
+
+    #[test]
+    fn a_flag_is_taken_by_the_versions_that_have_it() {
+        let flag = "service-account-signing-endpoint: /run/signer.sock\n";
+        assert_eq!(messages(Component::KubeApiserver, 32, flag), Vec::<String>::new());
+        assert_eq!(
+            messages(Component::KubeApiserver, 31, flag),
+            [
+                "kube-apiserver has no flag --service-account-signing-endpoint before Kubernetes 1.32; this cluster runs \
+              Kubernetes 1.31"
+            ]
+        );
+        assert_eq!(messages(Component::Etcd, 5, "discovery: x\n"), Vec::<String>::new());
+        assert_eq!(
+            messages(Component::Etcd, 7, "discovery: x\n"),
+            ["etcd has no flag --discovery since etcd 3.7; this cluster runs etcd 3.7"]
+        );
+    }
+
+    #[test]
+    fn only_the_kubelet_has_flags_that_belong_into_its_configuration() {
+        assert_eq!(messages(Component::KubeProxy, 36, "cluster-cidr: 10.0.0.0/8\n"), Vec::<String>::new());
+        assert_eq!(
+            messages(Component::Kubelet, 36, "max-pods: 5\n"),
+            ["the flag --max-pods belongs into the kubelet's configuration"]
+        );
+    }
+
+    #[test]
+    fn a_value_is_of_the_kind_that_the_flag_takes() {
+        let good = "profiling: false\nsecure-port: 6443\nrequest-timeout: 1m\ngoaway-chance: 0.01\n";
+        assert_eq!(messages(Component::KubeApiserver, 36, good), Vec::<String>::new());
+        let bad = "profiling: off\nsecure-port: https\nrequest-timeout: 60\ngoaway-chance: rare\n";
+        assert_eq!(messages(Component::KubeApiserver, 36, bad).len(), 4);
+    }
 }

@@ -237,7 +237,7 @@ impl<C: Configures> Slot for Config<C> {
     }
 
     fn view(complete: &ConfigTree, look: Look) -> Option<View<'_>> {
-        Some(crate::view::config(complete, C::COMPONENT, look))
+        Some(crate::view::config(complete, C::COMPONENT, look)).filter(|view| !view.is_empty())
     }
 
     fn schema() -> Value {
@@ -251,7 +251,7 @@ impl<C: Configures> Slot for Flags<C> {
 
     fn decode<'n>(context: Context<'n>, fields: &mut Fields<'n>, name: &'static str) -> Option<Self::Spec> {
         match fields.entry(name) {
-            Some(entry) => crate::flags::decode_flags(context, &entry.value, C::COMPONENT),
+            Some(entry) => crate::flags::decode_flags(context.drafts, &entry.value, context.release.target(C::COMPONENT)),
             None => Some(BTreeMap::new()),
         }
     }

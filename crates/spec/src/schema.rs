@@ -33,9 +33,11 @@ fn document(kind: &str, name: Value, spec: Value, needs_spec: bool) -> Value {
 
 /// Of a component's configuration; fields that only some releases know are among them.
 pub(crate) fn config_schema(fields: &[Field]) -> Value {
-    let properties: Map<String, Value> =
-        fields.iter().map(|field| (field.name.to_owned(), schema_of(field.schema))).collect();
-    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+    json!({ "type": "object", "additionalProperties": false, "properties": properties(fields) })
+}
+
+fn properties(fields: &[Field]) -> Map<String, Value> {
+    fields.iter().map(|field| (field.name.to_owned(), schema_of(field.schema))).collect()
 }
 
 fn schema_of(schema: Schema) -> Value {
@@ -49,6 +51,7 @@ fn schema_of(schema: Schema) -> Value {
         Schema::List(of) => json!({ "type": "array", "items": schema_of(*of) }),
         Schema::Map(of) => json!({ "type": "object", "additionalProperties": schema_of(*of) }),
         Schema::Object(fields) => config_schema(fields),
+        Schema::Open(fields) => json!({ "type": "object", "properties": properties(fields) }),
         Schema::Free => json!({}),
     }
 }

@@ -62,6 +62,8 @@ impl View<'_> {
 
 /// A component's configuration: what was decided, and around it what the component does by itself.
 pub(crate) fn config(tree: &ConfigTree, component: Component, look: Look) -> View<'_> {
+    let version_2 = matches!(tree.get("version"), Some(ConfigNode::Leaf(setting)) if setting.value == 2);
+    let component = if version_2 && component == Component::Containerd { Component::ContainerdOne } else { component };
     let fields = component.config().unwrap_or_default();
     View::Branch(config_fields(tree, fields, component, look))
 }

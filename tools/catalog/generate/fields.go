@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"sort"
 	"strings"
 )
@@ -40,7 +38,7 @@ func loadFields(component string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	builtins, err := loadBuiltins(component, present)
+	builtins, err := loadBuiltins(component)
 	if err != nil {
 		return nil, err
 	}
@@ -109,36 +107,27 @@ func loadPairs(name string) (map[string]string, error) {
 	return pairs, err
 }
 
-func loadBuiltins(component string, present map[string]presence) (map[string]string, error) {
-	old, err := loadPairs(fmt.Sprintf("defaults/%s-1.%d.txt", component, oldest))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	new, err := loadPairs(fmt.Sprintf("defaults/%s-1.%d.txt", component, newest))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	withheld, err := rows("refine/no-builtin.txt")
+// The newest minor speaks for all: the sources of the defaults were compared (see README.md), and where they differ
+// refine/no-builtin.txt says so.
+func loadBuiltins(component string) (map[string]string, error) {
+	builtins, err := loadPairs(fmt.Sprintf("defaults/%s-1.%d.txt", component, newest))
 	if err != nil {
 		return nil, err
 	}
-	builtins := map[string]string{}
-	for path := range present {
-		var said []string
-		if present[path][oldest] && len(old) > 0 {
-			said = append(said, old[path])
-		}
-		if present[path][newest] {
-			said = append(said, new[path])
-		}
-		builtins[path] = agreed(said)
+	later, err := optional(rows("defaults/" + component + "-start.txt"))
+	if err != nil {
+		return nil, err
 	}
+	for _, row := range later {
+		builtins[row[0]] = row[1]
+	}
+	withheld, err := rows("refine/no-builtin.txt")
 	for _, row := range withheld {
 		if row[0] == component {
 			delete(builtins, row[1])
 		}
 	}
-	return builtins, nil
+	return builtins, err
 }
 
 // Tables of objects, each written once: many parts of the scheduler's configuration look alike.

@@ -13,7 +13,10 @@ pub(crate) enum Component {
     KubeScheduler,
     KubeProxy,
     Etcd,
+    /// Version 2, with version 3 of its configuration.
     Containerd,
+    /// Version 1, with version 2 of its configuration.
+    ContainerdOne,
 }
 
 impl Component {
@@ -27,6 +30,7 @@ impl Component {
         Self::KubeProxy,
         Self::Etcd,
         Self::Containerd,
+        Self::ContainerdOne,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -37,7 +41,7 @@ impl Component {
             Self::KubeScheduler => "kube-scheduler",
             Self::KubeProxy => "kube-proxy",
             Self::Etcd => "etcd",
-            Self::Containerd => "containerd",
+            Self::Containerd | Self::ContainerdOne => "containerd",
         }
     }
 
@@ -53,7 +57,6 @@ impl Component {
     fn product(self) -> &'static str {
         match self {
             Self::Etcd => "etcd 3.",
-            // Its tables are per version of the configuration, without since and until.
             Self::Containerd => "containerd 2.",
             _ => "Kubernetes 1.",
         }
@@ -69,7 +72,7 @@ impl Component {
             Self::KubeScheduler => kube_scheduler::FLAGS,
             Self::KubeProxy => kube_proxy::FLAGS,
             Self::Etcd => etcd::FLAGS,
-            Self::Containerd => &[],
+            Self::Containerd | Self::ContainerdOne => &[],
         }
     }
 
@@ -80,6 +83,7 @@ impl Component {
             Self::KubeScheduler => Some(kube_scheduler::CONFIGURATION),
             Self::KubeProxy => Some(kube_proxy::CONFIGURATION),
             Self::Containerd => Some(containerd::CONTAINERD_V3),
+            Self::ContainerdOne => Some(containerd::CONTAINERD_V2),
             Self::KubeletOfTectonic | Self::KubeApiserver | Self::KubeControllerManager | Self::Etcd => None,
         }
     }
@@ -97,26 +101,27 @@ impl Component {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) component: Component,
-    /// Of Kubernetes 1, or of etcd 3.
-    pub(crate) minor: u32,
+    /// Of Kubernetes 1, etcd 3 or containerd 2. `None` if nobody knows: then all of the table is taken as there.
+    pub(crate) minor: Option<u32>,
 }
 
 impl Target {
     pub(crate) fn has(self, available: Availability) -> bool {
-        available.contains(self.minor)
+        self.minor.is_none_or(|minor| available.contains(minor))
     }
 
     /// Why this version lacks something, as the end of "it has no such field …", and what to do about it.
     pub(crate) fn unavailable(self, available: Availability) -> Option<(String, String)> {
-        let product = self.component.product();
-        let runs = format!("this cluster runs {product}{}", self.minor);
-        if self.minor < available.since {
+        let (product, minor) = (self.component.product(), self.minor?);
+        let runs = format!("this cluster runs {product}{minor}");
+        if minor < available.since {
             let raise = match self.component {
                 Component::Etcd => "use a newer etcd",
+                Component::Containerd => "use a newer containerd",
                 _ => "raise kubernetesVersion",
             };
             Some((format!("before {product}{}; {runs}", available.since), format!("{raise}, or remove it")))
-        } else if self.minor >= available.until {
+        } else if minor >= available.until {
             Some((format!("since {product}{}; {runs}", available.until), "remove it".to_owned()))
         } else {
             None

@@ -4,6 +4,8 @@
 
 mod component;
 mod containerd;
+#[cfg(test)]
+mod drift;
 mod etcd;
 mod kube_apiserver;
 mod kube_controller_manager;
@@ -96,14 +98,16 @@ impl Release {
     pub(crate) fn target(&self, component: Component) -> Target {
         let minor = match component {
             Component::Etcd => self.etcd_minor(),
-            _ => self.newest.minor,
+            // It comes with the image of the machine.
+            Component::Containerd | Component::ContainerdOne => None,
+            _ => Some(self.newest.minor),
         };
         let component = if component == Component::Kubelet { self.kubelet } else { component };
         Target { component, minor }
     }
 
     /// Of etcd 3.
-    fn etcd_minor(&self) -> u32 {
-        self.etcd_version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default()
+    fn etcd_minor(&self) -> Option<u32> {
+        self.etcd_version.split('.').nth(1).and_then(|minor| minor.parse().ok())
     }
 }

@@ -18,11 +18,13 @@ pub(crate) enum Schema {
     /// Any keys, values of one kind.
     Map(&'static Schema),
     Object(&'static [Field]),
+    /// These fields, and others of which there is no table.
+    Open(&'static [Field]),
     /// No table of it: the scalars mean what YAML 1.2 says.
     Free,
 }
 
-/// Minor versions of the product that a table is about: Kubernetes 1.x, or etcd 3.x.
+/// Minor versions of the product that a table is about: Kubernetes 1.x, etcd 3.x or containerd 2.x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Availability {
     /// 0: in every version that the catalogue knows.
@@ -57,7 +59,7 @@ impl Field {
     /// The fields of an object.
     pub(crate) const fn below(&self) -> &'static [Field] {
         match self.schema {
-            Schema::Object(fields) => fields,
+            Schema::Object(fields) | Schema::Open(fields) => fields,
             _ => &[],
         }
     }

@@ -16,7 +16,7 @@ fn each_table(at: &str, fields: &'static [Field], visit: &mut impl FnMut(&str, &
 
 fn each_schema(at: &str, schema: Schema, visit: &mut impl FnMut(&str, &'static [Field])) {
     match schema {
-        Schema::Object(fields) => each_table(at, fields, visit),
+        Schema::Object(fields) | Schema::Open(fields) => each_table(at, fields, visit),
         Schema::List(of) | Schema::Map(of) => each_schema(at, *of, visit),
         _ => {}
     }
@@ -42,7 +42,7 @@ fn names_are_sorted_and_unique() {
     each_config_table(&mut |at, fields| {
         assert_sorted(at, &fields.iter().map(|field| field.name).collect::<Vec<_>>());
     });
-    for component in Component::ALL.iter().filter(|component| **component != Component::Containerd) {
+    for component in Component::ALL.iter().filter(|component| !component.flags().is_empty()) {
         assert_sorted(component.name(), &component.flags().iter().map(|flag| flag.name).collect::<Vec<_>>());
     }
     assert_sorted("hints", &Component::Kubelet.flag_fields().iter().map(|(flag, _)| *flag).collect::<Vec<_>>());
@@ -57,12 +57,17 @@ fn assert_sane(at: &str, available: Availability, oldest: u32, newest: u32) {
 #[test]
 fn everything_is_available_in_some_version_that_is_known() {
     each_config_table(&mut |at, fields| {
-        for field in fields.iter().filter(|_| !at.starts_with("containerd")) {
-            assert_sane(&format!("{at}.{}", field.name), field.available, OLDEST, NEWEST);
+        let (oldest, newest) = if at.starts_with("containerd") { (0, 4) } else { (OLDEST, NEWEST) };
+        for field in fields {
+            assert_sane(&format!("{at}.{}", field.name), field.available, oldest, newest);
         }
     });
     for component in Component::ALL {
-        let (oldest, newest) = if *component == Component::Etcd { (5, 7) } else { (OLDEST, NEWEST) };
+        let (oldest, newest) = match component {
+            Component::Etcd => (5, 7),
+            Component::KubeletOfTectonic => (8, 11),
+            _ => (OLDEST, NEWEST),
+        };
         for flag in component.flags() {
             assert_sane(&format!("{} --{}", component.name(), flag.name), flag.available, oldest, newest);
         }
@@ -84,7 +89,7 @@ fn fits(value: &Value, schema: Schema) -> bool {
                 fields.iter().find(|field| field.name == name).is_some_and(|field| fits(value, field.schema))
             })
         }),
-        Schema::Free => true,
+        Schema::Open(_) | Schema::Free => true,
     }
 }
 
@@ -136,15 +141,17 @@ fn every_release_is_found_by_every_patch_of_its_minor() {
         let mut version = release.newest;
         version.patch = 0;
         assert_eq!(find_release(version).unwrap().newest, release.newest);
-        assert!((5..=7).contains(&release.target(Component::Etcd).minor), "{}", release.etcd_version);
-        assert_eq!(release.target(Component::KubeProxy).minor, release.newest.minor);
+        let etcd = release.target(Component::Etcd).minor.unwrap();
+        assert!((5..=7).contains(&etcd), "{}", release.etcd_version);
+        assert_eq!(release.target(Component::KubeProxy).minor, Some(release.newest.minor));
     }
 }
 
 #[test]
 fn a_version_says_since_when_it_lacks_something() {
     let available = Availability { since: 33, until: 35 };
-    let said = |minor| Target { component: Component::Kubelet, minor }.unavailable(available).map(|(why, _)| why);
+    let said =
+        |minor| Target { component: Component::Kubelet, minor: Some(minor) }.unavailable(available).map(|(why, _)| why);
     assert_eq!(said(32).as_deref(), Some("before Kubernetes 1.33; this cluster runs Kubernetes 1.32"));
     assert_eq!(said(33), None);
     assert_eq!(said(34), None);

@@ -1,4 +1,4 @@
-//! containerd's configuration, version 3.
+//! containerd's configuration: version 3, or version 2 if the user says so.
 
 use serde_json::{Value, json};
 
@@ -9,22 +9,62 @@ use crate::origin::Setting;
 use crate::values::{PodNetwork, Runtime};
 use crate::items::{AbsolutePath, Image};
 
-const IMAGES: &str = "io.containerd.cri.v1.images";
-const RUNTIME: &str = "io.containerd.cri.v1.runtime";
-/// The one plug-in of configuration version 2 that version 3 has split in two.
+/// Where things stand in a version of the configuration.
+struct Places {
+    version: u64,
+    reason: &'static str,
+    sandbox: &'static [&'static str],
+    registry_credentials: &'static [&'static str],
+    registries: &'static [&'static str],
+    runtime: &'static str,
+    cni_binaries: &'static str,
+}
+
+/// containerd 2.
+const THIRD: Places = Places {
+    version: 3,
+    reason: "the version of the configuration that containerd 2 reads",
+    sandbox: &["plugins", "io.containerd.cri.v1.images", "pinned_images", "sandbox"],
+    registry_credentials: &["plugins", "io.containerd.cri.v1.images", "registry", "configs"],
+    registries: &["plugins", "io.containerd.cri.v1.images", "registry", "config_path"],
+    runtime: "io.containerd.cri.v1.runtime",
+    cni_binaries: "bin_dirs",
+};
+
+/// containerd 1, for images that still have it: one plug-in that version 3 has split in two.
+const SECOND: Places = Places {
+    version: 2,
+    reason: "the version of the configuration that containerd 1 reads",
+    sandbox: &["plugins", OLD_CRI, "sandbox_image"],
+    registry_credentials: &["plugins", OLD_CRI, "registry", "configs"],
+    registries: &["plugins", OLD_CRI, "registry", "config_path"],
+    runtime: OLD_CRI,
+    cni_binaries: "bin_dir",
+};
+
 const OLD_CRI: &str = "io.containerd.grpc.v1.cri";
 
-const SANDBOX: &[&str] = &["plugins", IMAGES, "pinned_images", "sandbox"];
-const REGISTRY_CREDENTIALS: &[&str] = &["plugins", IMAGES, "registry", "configs"];
-const REGISTRIES: &[&str] = &["plugins", IMAGES, "registry", "config_path"];
-const SYSTEMD_CGROUP: &[&str] = &["plugins", RUNTIME, "containerd", "runtimes", "runc", "options", "SystemdCgroup"];
-const BIN_DIRS: &[&str] = &["plugins", RUNTIME, "cni", "bin_dirs"];
-const CONF_DIR: &[&str] = &["plugins", RUNTIME, "cni", "conf_dir"];
+impl Places {
+    fn runc(&self, rest: &[&'static str]) -> Vec<&'static str> {
+        [&["plugins", self.runtime, "containerd", "runtimes", "runc"], rest].concat()
+    }
+
+    fn cni(&self, name: &'static str) -> [&'static str; 4] {
+        ["plugins", self.runtime, "cni", name]
+    }
+
+    /// A list in version 3, one folder in version 2.
+    fn folders(&self, folder: &str) -> Value {
+        if self.version == 3 { json!([folder]) } else { json!(folder) }
+    }
+}
+
 const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
 
 pub(super) struct Inputs<'a> {
     pub(super) group: &'a str,
     pub(super) runtime: Runtime,
+    pub(super) kubernetes_minor: u32,
     pub(super) spec: &'a GroupSpec,
     pub(super) cluster: &'a CompleteCluster,
     pub(super) kubelet: &'a CompleteKubelet,
@@ -45,18 +85,20 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
         }
         return ConfigTree::new();
     }
-    check_agreement(inputs, systemd, user, check);
-    overlay(ours(inputs, systemd), user, check)
+    let old = config::find(user, &["version"]).map(config::node_to_json) == Some(json!(2));
+    let places = if old { &SECOND } else { &THIRD };
+    check_agreement(inputs, places, systemd, user, check);
+    overlay(ours(inputs, places, systemd), user, check)
 }
 
-fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
+fn ours(inputs: &Inputs<'_>, places: &Places, systemd: bool) -> ConfigTree {
     let group = inputs.group;
     let here = |path: &str| vec![format!("nodeGroups.{group}.{path}")];
     let mut ours = ConfigTree::new();
     let mut set = |path: &[&str], setting: Setting<Value>| config::insert(&mut ours, path, setting);
-    set(&["version"], default(json!(3), "the version of the configuration that containerd 2 writes"));
+    set(&["version"], default(json!(places.version), places.reason));
     set(
-        SANDBOX,
+        places.sandbox,
         derived(
             json!(inputs.sandbox_image.value.as_str()),
             here("containerRuntime.sandboxImage"),
@@ -64,15 +106,15 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
         ),
     );
     set(
-        &["plugins", RUNTIME, "containerd", "default_runtime_name"],
+        &["plugins", places.runtime, "containerd", "default_runtime_name"],
         default(json!("runc"), "the runtime that every image brings"),
     );
     set(
-        &["plugins", RUNTIME, "containerd", "runtimes", "runc", "runtime_type"],
+        &places.runc(&["runtime_type"]),
         default(json!("io.containerd.runc.v2"), "containerd's shim for runc"),
     );
     set(
-        SYSTEMD_CGROUP,
+        &places.runc(&["options", "SystemdCgroup"]),
         derived(
             json!(systemd),
             here("kubelet.config.cgroupDriver"),
@@ -80,12 +122,16 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
         ),
     );
     set(
-        BIN_DIRS,
-        derived(json!([inputs.cni_binaries.value.as_str()]), here("containerRuntime.cniBinaries"), "where the plug-ins are"),
+        &places.cni(places.cni_binaries),
+        derived(
+            places.folders(inputs.cni_binaries.value.as_str()),
+            here("containerRuntime.cniBinaries"),
+            "where the plug-ins are",
+        ),
     );
     if !inputs.cluster.registry_mirrors.value.is_empty() {
         set(
-            REGISTRIES,
+            places.registries,
             derived(
                 json!("/etc/containerd/certs.d"),
                 vec!["cluster.registryMirrors".to_owned()],
@@ -94,7 +140,7 @@ fn ours(inputs: &Inputs<'_>, systemd: bool) -> ConfigTree {
         );
     }
     set(
-        CONF_DIR,
+        &places.cni("conf_dir"),
         default(json!(CNI_CONFIGURATION), "where CNI DaemonSets and nodestrap write the network's configuration"),
     );
     ours
@@ -104,23 +150,24 @@ fn say(message: &str, advice: &str) -> (String, String) {
     (message.to_owned(), advice.to_owned())
 }
 
+const NEITHER: &str = "nodestrap writes version 3 of containerd's configuration, or version 2 for containerd 1";
+
 /// What would make a node that looks configured and does not work is refused here, not found out on the node.
-fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check: &Check<'_>) {
+fn check_agreement(inputs: &Inputs<'_>, places: &Places, systemd: bool, user: &ConfigTree, check: &Check<'_>) {
+    let since_36 = inputs.kubernetes_minor >= 36;
     check.agree(
         user,
         &["version"],
-        |value| value == &json!(3),
+        |value| value == &json!(3) || (value == &json!(2) && !since_36),
         || {
-            say(
-                "nodestrap writes version 3 of containerd's configuration",
-                "`containerd config migrate` shows the new form",
-            )
+            let why = if since_36 { "Kubernetes 1.36 and newer need containerd 2, which reads version 3" } else { NEITHER };
+            say(why, "`containerd config migrate` shows the new form")
         },
     );
     check.agree(
         user,
         &["plugins", OLD_CRI],
-        |_| false,
+        |_| places.version == 2,
         || {
             say(
                 "containerd 2 ignores the plug-in \"io.containerd.grpc.v1.cri\" here: version 3 has split it in two",
@@ -130,15 +177,15 @@ fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check:
     );
     check.agree(
         user,
-        SANDBOX,
+        places.sandbox,
         |value| value == &json!(inputs.sandbox_image.value.as_str()),
         || say("the sandbox image differs from containerRuntime.sandboxImage", "write it in sandboxImage only"),
     );
-    check_cgroup_drivers(systemd, user, check);
-    check_network(inputs, user, check);
+    check_cgroup_drivers(places, systemd, user, check);
+    check_network(inputs, places, user, check);
     check.agree(
         user,
-        REGISTRY_CREDENTIALS,
+        places.registry_credentials,
         |_| false,
         || {
             say(
@@ -150,8 +197,8 @@ fn check_agreement(inputs: &Inputs<'_>, systemd: bool, user: &ConfigTree, check:
 }
 
 /// Of every runtime, ours and the user's.
-fn check_cgroup_drivers(systemd: bool, user: &ConfigTree, check: &Check<'_>) {
-    if let Some(ConfigNode::Branch(runtimes)) = config::find(user, &["plugins", RUNTIME, "containerd", "runtimes"]) {
+fn check_cgroup_drivers(places: &Places, systemd: bool, user: &ConfigTree, check: &Check<'_>) {
+    if let Some(ConfigNode::Branch(runtimes)) = config::find(user, &["plugins", places.runtime, "containerd", "runtimes"]) {
         for runtime in runtimes.keys() {
             check.agree(
                 runtimes,
@@ -166,17 +213,18 @@ fn check_cgroup_drivers(systemd: bool, user: &ConfigTree, check: &Check<'_>) {
     }
 }
 
-fn check_network(inputs: &Inputs<'_>, user: &ConfigTree, check: &Check<'_>) {
+fn check_network(inputs: &Inputs<'_>, places: &Places, user: &ConfigTree, check: &Check<'_>) {
     let contains = |value: &Value| {
-        value.as_array().is_some_and(|folders| folders.iter().any(|folder| folder == &json!(inputs.cni_binaries.value.as_str())))
+        let wanted = json!(inputs.cni_binaries.value.as_str());
+        value == &wanted || value.as_array().is_some_and(|folders| folders.contains(&wanted))
     };
-    check.agree(user, BIN_DIRS, contains, || {
-        say("bin_dirs does not contain containerRuntime.cniBinaries", "add that folder, or change cniBinaries")
+    check.agree(user, &places.cni(places.cni_binaries), contains, || {
+        say("this does not contain containerRuntime.cniBinaries", "add that folder, or change cniBinaries")
     });
     if inputs.cluster.networking.pod_network.value == PodNetwork::Bridge {
         check.agree(
             user,
-            CONF_DIR,
+            &places.cni("conf_dir"),
             |value| value == &json!(CNI_CONFIGURATION),
             || {
                 say(

@@ -401,6 +401,7 @@ fn complete_runtime(
             cluster,
             kubelet,
             runtime: name.value,
+            kubernetes_minor: version.minor,
             sandbox_image: &sandbox_image,
             cni_binaries: &cni_binaries,
         },
