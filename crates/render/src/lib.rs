@@ -11,8 +11,9 @@
 
 pub mod bundle;
 mod check;
-mod cloud_config;
 mod containerd;
+pub mod delivery;
+mod diff;
 mod document;
 mod error;
 pub mod gate;
@@ -24,7 +25,8 @@ mod unit;
 mod worker;
 
 pub use bundle::{BUNDLE_PATH, Bundle, File, Gate, Join, Secrecy, Start, Unit};
-pub use cloud_config::cloud_config;
+pub use delivery::{cloud_config, read_user_data, user_data};
+pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles};
 pub use error::{BundleError, RenderError};
 pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
