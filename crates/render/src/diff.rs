@@ -18,6 +18,8 @@ use consequence::{Subject, judge, subject_of};
 
 pub use consequence::{Consequence, Reason};
 
+const REQUIRED_PROGRAMS: &str = "requiredPrograms";
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDiff {
@@ -76,12 +78,15 @@ impl BundleDiff {
 
 /// What would change on a node that has `old` and gets `new`.
 pub fn diff_bundles(old: &Bundle, new: &Bundle) -> BundleDiff {
-    let fields = values::changes(&fields(old), &fields(new));
+    let mut fields = values::changes(&fields(old), &fields(new));
+    fields.extend(diff_programs(old, new));
     let gate = values::changes(&gate_values(old), &gate_values(new));
     let (files, units) = (diff_files(old, new), diff_units(old, new));
     let mut reasons = Vec::new();
     for change in &fields {
-        reasons.push(judge(Subject::Bundle, &change.path, &change.path));
+        let gone = change.new.is_none() && change.path == REQUIRED_PROGRAMS;
+        let subject = if gone { Subject::NotRequired } else { Subject::Bundle };
+        reasons.push(judge(subject, &change.path, &change.path));
     }
     for change in &gate {
         let subject = if change.path.starts_with("--") { Subject::Flag } else { Subject::Gate };
@@ -119,12 +124,18 @@ fn fields(bundle: &Bundle) -> BTreeMap<String, String> {
     if let Some(name) = &join.node_name {
         fields.insert("join.nodeName", name.clone());
     }
-    let mut fields: BTreeMap<String, String> =
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    fields.extend(
-        bundle.required_programs.iter().map(|program| (format!("requiredPrograms.{program}"), "required".to_owned())),
-    );
-    fields
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn diff_programs(old: &Bundle, new: &Bundle) -> Vec<ValueChange> {
+    let only = |these: &Bundle, those: &Bundle| -> Vec<String> {
+        let missing = |program: &&String| !those.required_programs.contains(program);
+        these.required_programs.iter().filter(missing).cloned().collect()
+    };
+    let path = || REQUIRED_PROGRAMS.to_owned();
+    let gone = only(old, new).into_iter().map(|program| ValueChange { path: path(), old: Some(program), new: None });
+    let added = only(new, old).into_iter().map(|program| ValueChange { path: path(), old: None, new: Some(program) });
+    gone.chain(added).collect()
 }
 
 /// The kubelet's flags one by one, everything else as it stands.

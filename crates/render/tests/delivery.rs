@@ -251,7 +251,7 @@ fn a_part_cannot_change_the_message_around_it() {
         part("a", "Application/VND.nodestrap.install+json", b"x"),
         part("a", "text/plain", b""),
     ] {
-        let with_part = Delivery { additional: &[wrong.clone()], ..delivery(&bundle, Provider::Metal) };
+        let with_part = Delivery { additional: std::slice::from_ref(&wrong), ..delivery(&bundle, Provider::Metal) };
         let error = user_data(Format::Mime, &with_part).unwrap_err();
         assert!(matches!(error, RenderError::AdditionalPart { .. }), "{wrong:?}: {error}");
     }

@@ -3,6 +3,10 @@
 use render::{Bundle, Consequence, File, Secrecy, Start, Unit, diff_bundles};
 
 const CANARY: &str = "canary-7f3a";
+const KUBELET: &str = "/etc/kubernetes/kubelet.yaml";
+const CONTAINERD: &str = "/etc/containerd/config.toml";
+
+type Edit = fn(&mut Bundle);
 
 fn bundle() -> Bundle {
     Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole")
@@ -18,7 +22,7 @@ fn consequence(change: impl FnOnce(&mut Bundle)) -> (Consequence, String) {
 
 fn edit(bundle: &mut Bundle, path: &str, from: &str, to: &str) {
     let file = bundle.files.iter_mut().find(|file| file.path == path).expect("the bundle has it");
-    let text = String::from_utf8(file.content.clone()).unwrap();
+    let text = String::from_utf8(file.content.clone()).expect("it is text");
     assert!(text.contains(from), "{path} has no '{from}'");
     file.content = text.replace(from, to).into_bytes();
 }
@@ -38,94 +42,80 @@ fn the_same_bundle_changes_nothing() {
 
 #[test]
 fn consequences_follow_the_table() {
-    let kubelet = "/etc/kubernetes/kubelet.yaml";
-    let containerd = "/etc/containerd/config.toml";
-    let cases: Vec<(Consequence, Box<dyn FnOnce(&mut Bundle)>, &str)> = vec![
-        (
-            Consequence::RestartKubelet,
-            Box::new(|b| edit(b, kubelet, "maxPods: 110", "maxPods: 50")),
-            "maxPods: 110 → 50",
-        ),
+    let cases: [(Consequence, Edit, &str); 19] = [
+        (Consequence::RestartKubelet, |b| edit(b, KUBELET, "maxPods: 110", "maxPods: 50"), "maxPods: 110 → 50"),
         (
             Consequence::NewMachine,
-            Box::new(|b| edit(b, kubelet, "cgroupDriver: systemd", "cgroupDriver: cgroupfs")),
+            |b| edit(b, KUBELET, "cgroupDriver: systemd", "cgroupDriver: cgroupfs"),
             "cgroupDriver: systemd → cgroupfs",
         ),
         (
             Consequence::RestartRuntime,
-            Box::new(|b| edit(b, containerd, "pause:3.10.2", "pause:4")),
+            |b| edit(b, CONTAINERD, "pause:3.10.2", "pause:4"),
             "sandbox: registry.k8s.io/pause:3.10.2 → registry.k8s.io/pause:4",
         ),
         (
             Consequence::NewMachine,
-            Box::new(|b| edit(b, containerd, "SystemdCgroup = true", "SystemdCgroup = false")),
+            |b| edit(b, CONTAINERD, "SystemdCgroup = true", "SystemdCgroup = false"),
             "SystemdCgroup: true → false",
         ),
         (
             Consequence::RestartKubelet,
-            Box::new(|b| edit(b, "/etc/systemd/system/kubelet.service", "RestartSec=2", "RestartSec=3")),
+            |b| edit(b, "/etc/systemd/system/kubelet.service", "RestartSec=2", "RestartSec=3"),
             "Service.RestartSec: 2 → 3",
         ),
+        (Consequence::Reboot, |b| edit(b, "/etc/nodestrap/network.json", "cni0", "br0"), "bridge: cni0 → br0"),
         (
             Consequence::Reboot,
-            Box::new(|b| edit(b, "/etc/nodestrap/network.json", "cni0", "br0")),
-            "bridge: cni0 → br0",
-        ),
-        (
-            Consequence::Reboot,
-            Box::new(|b| add(b, "/etc/sysctl.d/90-node.conf", "vm.overcommit_memory=1\n")),
+            |b| add(b, "/etc/sysctl.d/90-node.conf", "vm.overcommit_memory=1\n"),
             "+ /etc/sysctl.d/90-node.conf",
         ),
         (
             Consequence::Reboot,
-            Box::new(|b| add(b, "/etc/modules-load.d/node.conf", "br_netfilter\n")),
+            |b| add(b, "/etc/modules-load.d/node.conf", "br_netfilter\n"),
             "+ /etc/modules-load.d/node.conf",
         ),
         (
             Consequence::None,
-            Box::new(|b| add(b, "/etc/kubernetes/manifests/a.yaml", "a: 1\n")),
+            |b| add(b, "/etc/kubernetes/manifests/a.yaml", "a: 1\n"),
             "+ /etc/kubernetes/manifests/a.yaml",
         ),
-        (Consequence::None, Box::new(|b| add(b, "/etc/containerd/certs.d/a/hosts.toml", "")), "hosts.toml"),
-        (Consequence::None, Box::new(|b| add(b, "/opt/motd", "hello\n")), "+ /opt/motd"),
-        (Consequence::NewMachine, Box::new(|b| b.cluster = "other".to_owned()), "cluster: golden → other"),
-        (Consequence::NewMachine, Box::new(|b| b.join.node_name = Some("n1".to_owned())), "join.nodeName: added n1"),
-        (
-            Consequence::NewMachine,
-            Box::new(|b| b.join.api_server = "https://10.0.0.9".to_owned()),
-            "→ https://10.0.0.9",
-        ),
+        (Consequence::None, |b| add(b, "/etc/containerd/certs.d/a/hosts.toml", ""), "hosts.toml"),
+        (Consequence::None, |b| add(b, "/opt/motd", "hello\n"), "+ /opt/motd"),
+        (Consequence::NewMachine, |b| b.cluster = "other".to_owned(), "cluster: golden → other"),
+        (Consequence::NewMachine, |b| b.join.node_name = Some("n1".to_owned()), "join.nodeName: added n1"),
+        (Consequence::NewMachine, |b| b.join.api_server = "https://10.0.0.9".to_owned(), "→ https://10.0.0.9"),
         (
             Consequence::RestartKubelet,
-            Box::new(|b| {
+            |b| {
                 b.gate.environment.get_mut("KUBELET_ARGS").unwrap().push_str(" --v=4");
-            }),
+            },
             "--v: added 4",
         ),
         (
             Consequence::NewMachine,
-            Box::new(|b| {
+            |b| {
                 b.gate.environment.get_mut("KUBELET_ARGS").unwrap().push_str(" --node-labels=a=b");
-            }),
+            },
             "--node-labels: added a=b",
         ),
         (
             Consequence::NewMachine,
-            Box::new(|b| {
+            |b| {
                 b.gate.environment.get_mut("KUBELET_ARGS").unwrap().push_str(" --hostname-override=a");
-            }),
+            },
             "--hostname-override: added a",
         ),
         (
             Consequence::RestartKubelet,
-            Box::new(|b| b.units.push(Unit { name: "a.service".to_owned(), start: Start::BeforeGate })),
+            |b| b.units.push(Unit { name: "a.service".to_owned(), start: Start::BeforeGate }),
             "+ a.service, started before the gate opens",
         ),
         (
             Consequence::RestartKubelet,
-            Box::new(|b| {
+            |b| {
                 b.files.retain(|file| file.path != "/etc/kubernetes/pki/ca.crt");
-            }),
+            },
             "- /etc/kubernetes/pki/ca.crt",
         ),
     ];

@@ -13,14 +13,14 @@ use render::{Bundle, RenderError, diff_bundles, user_data};
 
 fn bundle(case: &str) -> Bundle {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{case}/bundle.json"));
-    Bundle::parse(&fs::read(path).unwrap()).expect("the golden bundle is whole")
+    Bundle::parse(&fs::read(path).expect("the golden bundle can be read")).expect("the golden bundle is whole")
 }
 
 fn assert_golden(name: &str, actual: &[u8]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden-delivery").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, actual).unwrap();
+        fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("the golden folder can be made");
+        fs::write(&path, actual).expect("a golden file can be written");
     }
     let expected = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(String::from_utf8_lossy(actual), String::from_utf8_lossy(&expected), "{name}: left is rendered");
@@ -68,7 +68,7 @@ fn rendered(format: Format, provider: Provider, installation: &Installation, sto
         provider,
         compress: Compress::Never,
     };
-    user_data(format, &delivery).unwrap()
+    user_data(format, &delivery).expect("the golden bundle fits")
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Bundle,
+    /// A program that the image need not bring any more.
+    NotRequired,
     /// A variable of the gate other than the kubelet's flags.
     Gate,
     /// A flag of the kubelet, with its dashes.
@@ -73,6 +75,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "requiredPrograms", NewMachine, "the image brings these programs"),
     (Subject::Bundle, "gate.path", NewMachine, "the bootstrap unit looks for the gate where the image says"),
     (Subject::Bundle, "", RestartKubelet, "the kubelet is set up by it"),
+    (Subject::NotRequired, "", None, "a program more than needed does no harm"),
 
     (Subject::Flag, "--hostname-override", NewMachine, "a node keeps the name under which it joined"),
     (Subject::Flag, "--node-labels", NewMachine, "the kubelet sets labels only when it registers"),
@@ -114,6 +117,9 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::RuntimeUnit, "", RestartRuntime, "it is how containerd is started"),
 
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
+    (Subject::PodNetwork, "nodeName", None, "it is how the pod network finds the node, which has its name already"),
+    (Subject::PodNetwork, "kubeconfig", None, "it is how the pod network finds the node, once per boot"),
+    (Subject::PodNetwork, "clientCertificate", None, "it is how the pod network finds the node, once per boot"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
     (Subject::Unit, CONTAINERD_UNIT, RestartRuntime, "it is when containerd is started"),
     (Subject::Unit, "", RestartKubelet, "the kubelet waits for the units of the bundle"),
@@ -160,11 +166,13 @@ fn kubelet_flag<'a>(bundle: &'a Bundle, flag: &str) -> Option<&'a str> {
     arguments.split_whitespace().find_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='))
 }
 
-/// `place` is what people know the subject by: a file, a flag, a field.
+/// `place` is what people know the subject by: a file, a flag, a field. The rule says how much of the value's path matters.
 pub(super) fn judge(subject: Subject, value: &str, place: &str) -> Reason {
     let rule = RULES.iter().find(|(about, pattern, ..)| *about == subject && matches(pattern, value));
-    let (consequence, why) = rule.map_or((NewMachine, "nothing is known of it"), |rule| (rule.2, rule.3));
-    let subject = if value.is_empty() || value == place { place.to_owned() } else { format!("{place} {value}") };
+    let (pattern, consequence, why) =
+        rule.map_or(("", NewMachine, "nothing is known of it"), |rule| (rule.1, rule.2, rule.3));
+    let detail = if pattern.starts_with('*') { value } else { pattern };
+    let subject = if detail.is_empty() || value == place { place.to_owned() } else { format!("{place} {detail}") };
     Reason { consequence, subject, why }
 }
 
