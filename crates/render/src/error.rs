@@ -1,6 +1,8 @@
 //! What can go wrong, each message with what to do about it.
 
 use crate::bundle::{API_VERSION, MAX_BUNDLE_BYTES};
+use crate::delivery::Provider;
+use crate::stub::StubError;
 
 /// A complete spec that cannot be written out.
 #[derive(Debug, thiserror::Error)]
@@ -31,10 +33,22 @@ pub enum RenderError {
     ContainerdValue { path: String, problem: &'static str },
     #[error("writing the containerd configuration as TOML")]
     ContainerdToml { source: toml::ser::Error },
-    #[error("compressing the bundle")]
-    Compress { source: std::io::Error },
     #[error("the rendered bundle is not valid")]
     Bundle { source: BundleError },
+    #[error("cloud-config cannot install nodestrap: use the format mime, or an image that brings nodestrap")]
+    InstallationNeedsMime,
+    #[error("the download of nodestrap {problem}: correct it in the spec")]
+    Download { problem: &'static str },
+    #[error("Ignition 2.3 verifies SHA-512 only: give the SHA-512 of the nodestrap binary too, or use Ignition 3")]
+    Ignition2NeedsSha512,
+    #[error("the additional user data '{name}' {problem}")]
+    AdditionalPart { name: String, problem: &'static str },
+    #[error("the reference to the bundle in the store cannot be written")]
+    Stub { source: StubError },
+    #[error("the user data has {bytes} bytes, and {provider} takes {limit}; the largest parts are {parts}: {advice}")]
+    UserDataTooLarge { provider: Provider, bytes: usize, limit: usize, parts: String, advice: &'static str },
+    #[error("'{field}' of the machines {problem}: correct it in the spec")]
+    Machines { field: &'static str, problem: String },
 }
 
 /// A bundle that must not be used. nodestrap never repairs one: it was rendered from a spec and can be rendered again.

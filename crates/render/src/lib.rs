@@ -11,22 +11,26 @@
 
 pub mod bundle;
 mod check;
-mod cloud_config;
 mod containerd;
+pub mod delivery;
+mod diff;
 mod document;
 mod error;
 pub mod gate;
 mod json;
 mod kubelet;
 pub mod network;
+mod stub;
 mod unit;
 mod worker;
 
 pub use bundle::{
     Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
 };
-pub use cloud_config::cloud_config;
+pub use delivery::{cloud_config, read_user_data, user_data};
+pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles};
 pub use error::{BundleError, RenderError};
 pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
+pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
 pub use worker::render_bundle;

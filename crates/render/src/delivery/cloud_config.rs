@@ -1,0 +1,38 @@
+//! User data for cloud-init: one file, the bundle.
+//!
+//! The image brings nodestrap and `k8s-node-bootstrap.service`, which is ordered after cloud-init, so nothing is run or
+//! installed from here.
+
+use data_encoding::BASE64;
+
+use crate::bundle::{BUNDLE_PATH, Bundle};
+use crate::delivery::gzip;
+use crate::error::RenderError;
+
+/// The `#cloud-config` document. It holds the bundle's secrets; its length is what the 16 KiB of some clouds limit.
+pub fn cloud_config(bundle: &Bundle) -> Result<String, RenderError> {
+    bundle.validate().map_err(|source| RenderError::Bundle { source })?;
+    Ok(render(bundle, bundle.to_json().as_bytes()))
+}
+
+/// The document that puts `payload`, the bundle or a stub of it, into its place.
+pub(crate) fn render(bundle: &Bundle, payload: &[u8]) -> String {
+    let content = BASE64.encode(&gzip::compress(payload));
+    format!(
+        "#cloud-config\n\
+         # cluster {cluster}, group {group}, Kubernetes {kubernetes}\n\
+         # bundle {digest}\n\
+         # nodestrap {version}\n\
+         write_files:\n  \
+           - path: {BUNDLE_PATH}\n    \
+             owner: root:root\n    \
+             permissions: '0600'\n    \
+             encoding: gz+b64\n    \
+             content: \"{content}\"\n",
+        cluster = bundle.cluster,
+        group = bundle.group,
+        kubernetes = bundle.kubernetes_version,
+        digest = bundle.digest(),
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}

@@ -1,0 +1,281 @@
+//! What would change on a node: file by file, value by value, and what that takes.
+//!
+//! Inputs: two bundles. Output: a [`BundleDiff`], which prints as text and serialises as data. Contents of secret files are
+//! never in it, only that they changed. What each change takes is one table, in [`consequence`].
+
+mod consequence;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::bundle::{Bundle, File, Secrecy, Start};
+use crate::check::octal;
+use crate::kubelet::ARGUMENTS_VARIABLE;
+use consequence::{Subject, judge, subject_of};
+
+pub use consequence::{Consequence, Reason};
+
+const REQUIRED_PROGRAMS: &str = "requiredPrograms";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleDiff {
+    /// Fields of the bundle itself, such as the cluster's name.
+    pub fields: Vec<ValueChange>,
+    pub files: Vec<FileChange>,
+    pub units: Vec<UnitChange>,
+    /// Variables of the gate, and the kubelet's flags as `--name`.
+    pub gate: Vec<ValueChange>,
+    /// The weightiest of all reasons.
+    pub consequence: Consequence,
+    /// Weightiest first.
+    pub reasons: Vec<Reason>,
+}
+
+/// A value at a path such as `authentication.webhook.enabled`; `None` where it is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ValueChange {
+    pub path: String,
+    pub old: Option<String>,
+    pub new: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileChange {
+    pub path: String,
+    pub change: Change,
+    pub secret: bool,
+    /// Empty for a secret, and where only the spelling changed.
+    pub values: Vec<ValueChange>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    Added,
+    Removed,
+    Changed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnitChange {
+    pub name: String,
+    pub change: Change,
+    pub old: Option<String>,
+    pub new: Option<String>,
+}
+
+impl BundleDiff {
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.files.is_empty() && self.units.is_empty() && self.gate.is_empty()
+    }
+}
+
+/// What would change on a node that has `old` and gets `new`.
+pub fn diff_bundles(old: &Bundle, new: &Bundle) -> BundleDiff {
+    let mut fields = values::changes(&fields(old), &fields(new));
+    fields.extend(diff_programs(old, new));
+    let gate = values::changes(&gate_values(old), &gate_values(new));
+    let (files, units) = (diff_files(old, new), diff_units(old, new));
+    let mut reasons = Vec::new();
+    for change in &fields {
+        let gone = change.new.is_none() && change.path == REQUIRED_PROGRAMS;
+        let subject = if gone { Subject::NotRequired } else { Subject::Bundle };
+        reasons.push(judge(subject, &change.path, &change.path));
+    }
+    for change in &gate {
+        let subject = if change.path.starts_with("--") { Subject::Flag } else { Subject::Gate };
+        reasons.push(judge(subject, &change.path, &change.path));
+    }
+    for file in &files {
+        let subject = subject_of(&file.path, old, new);
+        if file.values.is_empty() {
+            reasons.push(judge(subject, "", &file.path));
+        }
+        reasons.extend(file.values.iter().map(|change| judge(subject, &change.path, &file.path)));
+    }
+    for unit in &units {
+        reasons.push(judge(Subject::Unit, &unit.name, &unit.name));
+    }
+    reasons.sort_by(|one, other| other.consequence.cmp(&one.consequence).then_with(|| one.subject.cmp(&other.subject)));
+    reasons.dedup();
+    let consequence = reasons.first().map_or(Consequence::None, |reason| reason.consequence);
+    BundleDiff { fields, files, units, gate, consequence, reasons }
+}
+
+fn fields(bundle: &Bundle) -> BTreeMap<String, String> {
+    let join = &bundle.join;
+    let mut fields = BTreeMap::from([
+        ("cluster", bundle.cluster.clone()),
+        ("group", bundle.group.clone()),
+        ("kubernetesVersion", bundle.kubernetes_version.clone()),
+        ("join.apiServer", join.api_server.clone()),
+        ("join.bootstrapKubeconfig", join.bootstrap_kubeconfig.clone()),
+        ("join.kubeconfig", join.kubeconfig.clone()),
+        ("join.clientCertificate", join.client_certificate.clone()),
+        ("join.kubeletUnit", join.kubelet_unit.clone()),
+        ("gate.path", bundle.gate.path.clone()),
+    ]);
+    if let Some(name) = &join.node_name {
+        fields.insert("join.nodeName", name.clone());
+    }
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn diff_programs(old: &Bundle, new: &Bundle) -> Vec<ValueChange> {
+    let only = |these: &Bundle, those: &Bundle| -> Vec<String> {
+        let missing = |program: &&String| !those.required_programs.contains(program);
+        these.required_programs.iter().filter(missing).cloned().collect()
+    };
+    let path = || REQUIRED_PROGRAMS.to_owned();
+    let gone = only(old, new).into_iter().map(|program| ValueChange { path: path(), old: Some(program), new: None });
+    let added = only(new, old).into_iter().map(|program| ValueChange { path: path(), old: None, new: Some(program) });
+    gone.chain(added).collect()
+}
+
+/// The kubelet's flags one by one, everything else as it stands.
+fn gate_values(bundle: &Bundle) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    for (name, value) in &bundle.gate.environment {
+        if name != ARGUMENTS_VARIABLE {
+            values.insert(name.clone(), value.clone());
+            continue;
+        }
+        for argument in value.split_whitespace() {
+            let (flag, value) = argument.split_once('=').unwrap_or((argument, ""));
+            values.insert(flag.to_owned(), value.to_owned());
+        }
+    }
+    values
+}
+
+fn diff_files(old: &Bundle, new: &Bundle) -> Vec<FileChange> {
+    let by_path = |bundle: &'_ Bundle| -> BTreeMap<String, File> {
+        bundle.files.iter().map(|file| (file.path.clone(), file.clone())).collect()
+    };
+    let (old, new) = (by_path(old), by_path(new));
+    let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    paths.into_iter().filter_map(|path| diff_file(path, old.get(path), new.get(path))).collect()
+}
+
+fn diff_file(path: &str, old: Option<&File>, new: Option<&File>) -> Option<FileChange> {
+    if old == new {
+        return None;
+    }
+    let change = match (old, new) {
+        (None, _) => Change::Added,
+        (_, None) => Change::Removed,
+        _ => Change::Changed,
+    };
+    let secret = [old, new].into_iter().flatten().any(|file| file.secrecy == Secrecy::Secret);
+    let mut values = Vec::new();
+    if let (Some(old), Some(new)) = (old, new) {
+        if !secret {
+            values = values::file_changes(path, &old.content, &new.content);
+        }
+        if old.mode != new.mode {
+            values.push(ValueChange {
+                path: "(mode)".to_owned(),
+                old: Some(octal(old.mode)),
+                new: Some(octal(new.mode)),
+            });
+        }
+    }
+    Some(FileChange { path: path.to_owned(), change, secret, values })
+}
+
+fn diff_units(old: &Bundle, new: &Bundle) -> Vec<UnitChange> {
+    let starts = |bundle: &Bundle| -> BTreeMap<String, String> {
+        bundle.units.iter().map(|unit| (unit.name.clone(), start(unit.start).to_owned())).collect()
+    };
+    let changes = values::changes(&starts(old), &starts(new));
+    changes
+        .into_iter()
+        .map(|ValueChange { path: name, old, new }| {
+            let change = match (&old, &new) {
+                (None, _) => Change::Added,
+                (_, None) => Change::Removed,
+                _ => Change::Changed,
+            };
+            UnitChange { name, change, old, new }
+        })
+        .collect()
+}
+
+fn start(start: Start) -> &'static str {
+    match start {
+        Start::BeforeGate => "started before the gate opens",
+        Start::AfterGate => "started after the gate opened",
+        Start::ByOthers => "started by other units",
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "+",
+            Self::Removed => "-",
+            Self::Changed => "~",
+        })
+    }
+}
+
+impl fmt::Display for ValueChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) => write!(f, "{}: {} → {}", self.path, short(old), short(new)),
+            (None, Some(new)) => write!(f, "{}: added {}", self.path, short(new)),
+            (Some(old), None) => write!(f, "{}: removed {}", self.path, short(old)),
+            (None, None) => f.write_str(&self.path),
+        }
+    }
+}
+
+/// Values are shown in one line each, for people.
+fn short(value: &str) -> String {
+    const LONGEST: usize = 100;
+    let line: String = value.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST).collect::<String>() + "…" }
+}
+
+impl fmt::Display for BundleDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return writeln!(f, "nothing changes on the node");
+        }
+        for change in &self.fields {
+            writeln!(f, "~ {change}")?;
+        }
+        for file in &self.files {
+            let note = match (file.secret, file.change, file.values.is_empty()) {
+                (true, ..) => " (secret, not shown)",
+                (false, Change::Changed, true) => " (the same values, spelt differently)",
+                _ => "",
+            };
+            writeln!(f, "{} {}{note}", file.change, file.path)?;
+            for change in &file.values {
+                writeln!(f, "    {change}")?;
+            }
+        }
+        if !self.gate.is_empty() {
+            writeln!(f, "~ gate of the kubelet")?;
+            for change in &self.gate {
+                writeln!(f, "    {change}")?;
+            }
+        }
+        for unit in &self.units {
+            let start = unit.new.as_deref().or(unit.old.as_deref()).unwrap_or_default();
+            writeln!(f, "{} {}, {start}", unit.change, unit.name)?;
+        }
+        writeln!(f, "\nneeds {}", self.consequence)?;
+        for reason in self.reasons.iter().filter(|reason| reason.consequence > Consequence::None) {
+            writeln!(f, "    {reason}")?;
+        }
+        Ok(())
+    }
+}
