@@ -19,6 +19,7 @@ pub mod gate;
 mod json;
 mod kubelet;
 pub mod network;
+mod stub;
 mod unit;
 mod worker;
 
@@ -27,4 +28,5 @@ pub use cloud_config::cloud_config;
 pub use error::{BundleError, RenderError};
 pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
+pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
 pub use worker::render_bundle;

@@ -1,0 +1,128 @@
+//! The stub: what it says, what it refuses, and which bundle it accepts.
+
+use proptest::prelude::*;
+use render::{Bundle, MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
+
+fn bundle() -> Bundle {
+    Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole")
+}
+
+fn other_bundle() -> Bundle {
+    Bundle::parse(include_bytes!("golden/dual-stack/bundle.json")).expect("the golden bundle is whole")
+}
+
+fn stub() -> Stub {
+    let stores = ["https://one.example/bundles/".to_owned(), "http://10.0.0.1:8080".to_owned()];
+    Stub::new(&bundle(), &stores, Some(include_str!("ca.crt"))).expect("a good stub")
+}
+
+fn changed(change: impl FnOnce(&mut serde_json::Value)) -> StubError {
+    let mut document = serde_json::from_str(&stub().to_json()).expect("a stub is JSON");
+    change(&mut document);
+    Stub::parse(document.to_string().as_bytes()).expect_err("a changed stub is refused")
+}
+
+#[test]
+fn a_stub_is_canonical_names_the_object_by_its_digest_and_survives() {
+    let (stub, digest) = (stub(), bundle().digest());
+    let digits = digest.strip_prefix("sha256:").unwrap();
+    assert_eq!(stub.urls[0], format!("https://one.example/bundles/{digits}.json"));
+    assert_eq!(stub.urls[1], format!("http://10.0.0.1:8080/{digits}.json"));
+    let json = stub.to_json();
+    assert!(
+        json.starts_with(r#"{"apiVersion":"nodestrap.io/v1alpha1","certificateAuthorities":"-----BEGIN"#),
+        "{json}"
+    );
+    assert!(json.contains(r#""kind":"BundleReference""#));
+    assert_eq!(Stub::parse(json.as_bytes()), Ok(stub.clone()));
+    assert_eq!(Payload::parse(json.as_bytes()), Ok(Payload::Stub(stub)));
+}
+
+#[test]
+fn a_payload_is_told_by_its_kind() {
+    let json = bundle().to_json();
+    assert_eq!(Payload::parse(json.as_bytes()), Ok(Payload::Bundle(Box::new(bundle()))));
+    for (text, is_bundle_error) in [
+        ("", true),
+        ("{}", true),
+        (r#"{"apiVersion":"nodestrap.io/v1alpha1","kind":"Cluster"}"#, true),
+        (r#"{"apiVersion":"nodestrap.io/v1alpha1","kind":"BundleReference"}"#, false),
+        (r#"{"apiVersion":"nodestrap.io/v2","kind":"BundleReference"}"#, false),
+    ] {
+        let error = Payload::parse(text.as_bytes()).expect_err("neither");
+        assert_eq!(matches!(error, PayloadError::Bundle(_)), is_bundle_error, "{text}: {error}");
+    }
+}
+
+#[test]
+fn only_the_named_bundle_is_accepted() {
+    let stub = stub();
+    assert_eq!(stub.accept(bundle().to_json().as_bytes()), Ok(bundle()));
+    let error = stub.accept(other_bundle().to_json().as_bytes()).expect_err("another bundle");
+    assert!(matches!(error, StubError::OtherBundle { .. }), "{error}");
+    let mut damaged = bundle().to_json().into_bytes();
+    damaged.truncate(damaged.len() / 2);
+    assert!(matches!(stub.accept(&damaged), Err(StubError::Bundle { .. })));
+}
+
+#[test]
+fn addresses_that_do_not_last_or_tell_secrets_are_refused() {
+    for url in [
+        "",
+        "ftp://a/b",
+        "https://",
+        "https:///x",
+        "https://user:password@a/b",
+        "https://a/b?X-Amz-Signature=1",
+        "https://a/b#c",
+        "https://a/ b",
+        "https://a/b\n",
+        "https://a/\u{e9}",
+        "file:///etc/shadow",
+    ] {
+        let error = changed(|document| document["urls"][0] = url.into());
+        assert!(matches!(error, StubError::Field { field: "urls", .. }), "{url}: {error}");
+        assert!(!error.to_string().contains("password"));
+    }
+    let error = changed(|document| document["urls"] = serde_json::json!([]));
+    assert!(matches!(error, StubError::Field { field: "urls", .. }));
+    let error = changed(|document| document["urls"] = vec!["https://a/b"; 17].into());
+    assert!(matches!(error, StubError::Field { field: "urls", .. }));
+    let error = changed(|document| document["urls"][0] = format!("https://a/{}", "x".repeat(3000)).into());
+    assert!(matches!(error, StubError::Field { field: "urls", .. }));
+}
+
+#[test]
+fn fields_are_checked() {
+    for digest in ["", "sha256:", "sha256:abc", &"a".repeat(64), &format!("sha256:{}", "A".repeat(64))] {
+        let error = changed(|document| document["digest"] = (*digest).into());
+        assert!(matches!(error, StubError::Field { field: "digest", .. }), "{digest}: {error}");
+    }
+    assert!(matches!(changed(|document| document["surprise"] = 1.into()), StubError::Syntax { .. }));
+    assert!(matches!(changed(|document| document["kind"] = "Bundle".into()), StubError::Kind { .. }));
+    assert!(matches!(changed(|document| document["apiVersion"] = "v1".into()), StubError::ApiVersion { .. }));
+    assert!(matches!(changed(|document| document["cluster"] = "".into()), StubError::Field { field: "cluster", .. }));
+    assert!(matches!(changed(|document| document["group"] = "a\nb".into()), StubError::Field { field: "group", .. }));
+    let error = changed(|document| document["certificateAuthorities"] = "no certificate".into());
+    assert!(matches!(error, StubError::Field { field: "certificateAuthorities", .. }));
+    let long = " ".repeat(MAX_STUB_BYTES) + &stub().to_json();
+    assert!(matches!(Stub::parse(long.as_bytes()), Err(StubError::TooLarge { .. })));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_readers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Stub::parse(&bytes);
+        let _ = Payload::parse(&bytes);
+    }
+
+    #[test]
+    fn any_changed_byte_of_a_stub_is_refused_or_gives_a_valid_stub(position in any::<prop::sample::Index>(), byte: u8) {
+        let mut bytes = stub().to_json().into_bytes();
+        let position = position.index(bytes.len());
+        bytes[position] = byte;
+        if let Ok(read) = Stub::parse(&bytes) {
+            prop_assert_eq!(Stub::parse(read.to_json().as_bytes()), Ok(read));
+        }
+    }
+}
