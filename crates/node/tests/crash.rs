@@ -95,7 +95,7 @@ impl FakeNode {
             sink: &|_| {},
             on_recovery: &|_| {},
         };
-        node::apply(&self.host(), bundle, &surroundings)
+        node::apply(&self.host(), &bundle.clone().into(), &surroundings)
     }
 
     fn after(&self, crash: Crash, seed: u64) -> Self {
