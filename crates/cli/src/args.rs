@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Render(RenderArguments),
     /// Show exactly what apply would do on this node; touches nothing.
     #[command(after_help = "Examples:\n  nodestrap plan\n  nodestrap plan --bundle ./workers --root ./sandbox -o json")]
-    Plan(NodeArguments),
+    Plan(PlanArguments),
     /// Converge this node and open the kubelet's gate.
     #[command(after_help = "Example:\n  nodestrap apply --bundle ./workers --root ./sandbox")]
     Apply(ApplyArguments),
@@ -131,7 +131,7 @@ pub(crate) struct RootArguments {
 
 #[derive(Args)]
 pub(crate) struct NodeArguments {
-    /// The bundle: a file or a folder [default: /etc/nodestrap/bundle.json under the root].
+    /// The bundle, or a reference to one: a file or a folder [default: /etc/nodestrap/bundle.json under the root].
     #[arg(long, value_name = "PATH")]
     pub(crate) bundle: Option<PathBuf>,
     #[command(flatten)]
@@ -139,9 +139,26 @@ pub(crate) struct NodeArguments {
 }
 
 #[derive(Args)]
+pub(crate) struct FetchArguments {
+    /// For how long a bundle that was delivered by reference is asked for.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) fetch_deadline: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct PlanArguments {
+    #[command(flatten)]
+    pub(crate) node: NodeArguments,
+    #[command(flatten)]
+    pub(crate) fetch: FetchArguments,
+}
+
+#[derive(Args)]
 pub(crate) struct ApplyArguments {
     #[command(flatten)]
     pub(crate) node: NodeArguments,
+    #[command(flatten)]
+    pub(crate) fetch: FetchArguments,
     /// How progress is shown on standard error.
     #[arg(long, value_enum, default_value_t = Progress::Auto)]
     pub(crate) progress: Progress,

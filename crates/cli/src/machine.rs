@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use engine::{Clock, Timestamp};
 use host::disk::{Disk, RootedDisk};
-use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid};
+use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64};
 use host::units::{StandInUnits, SystemdUnits, Units};
-use node::{NodeHost, Ownership};
-use render::bundle::{BUNDLE_PATH, Bundle};
+use node::{BundleSourceError, Delivered, FetchBundle, NodeHost, Ownership};
+use render::Stub;
+use render::bundle::BUNDLE_PATH;
 
-use crate::args::NodeArguments;
+use crate::args::{FetchArguments, NodeArguments};
 use crate::outcome::{Code, Failure, OrFail};
 
 /// `/` is the machine itself; any other root is a folder, whose units a stand-in keeps.
@@ -33,16 +34,34 @@ pub(crate) fn is_machine(root: &Path) -> bool {
     std::fs::canonicalize(root).is_ok_and(|real| real == Path::new("/"))
 }
 
-/// The bundle that the user names, or the one that was delivered to the node.
-pub(crate) fn load_bundle(host: &NodeHost, arguments: &NodeArguments) -> Result<Bundle, node::BundleSourceError> {
+/// The bundle that the user names, or the one that was delivered to the node. Without `fetch`, no store is asked for it.
+pub(crate) fn load_bundle(
+    host: &NodeHost,
+    arguments: &NodeArguments,
+    fetch: Option<FetchBundle<'_>>,
+) -> Result<Delivered, BundleSourceError> {
+    let node = host.disk.as_ref();
     match &arguments.bundle {
-        None => node::load_bundle(host.disk.as_ref(), Path::new(BUNDLE_PATH)),
+        None => node::load_bundle(node, Path::new(BUNDLE_PATH), node, fetch),
         // What the user names lies where the user is, not under the root.
         Some(path) => {
             let here = RootedDisk::open(Path::new("/"))?;
-            node::load_bundle(&here, &absolute(path))
+            node::load_bundle(&here, &absolute(path), node, fetch)
         }
     }
+}
+
+/// The same, from its store if it must be; `tell` hears of every attempt.
+pub(crate) fn fetch_bundle(
+    host: &NodeHost,
+    arguments: &NodeArguments,
+    fetch: &FetchArguments,
+    tell: &dyn Fn(&str),
+) -> Result<Delivered, Failure> {
+    let deadline = Duration::from_secs(fetch.fetch_deadline);
+    let ask = |stub: &Stub| node::fetch_bundle(stub, deadline, &random_u64, &|notice| tell(&notice.to_string()));
+    load_bundle(host, arguments, Some(&ask))
+        .map_err(|error| Failure { code: error.class().into(), error: error.into() })
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -5,12 +5,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use engine::{Condition, Plan, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
-use node::{Action, Facts, GateState, NodeHost, Preview, SessionError, Surroundings};
-use render::bundle::Bundle;
+use node::{Action, Delivered, Facts, GateState, NodeHost, Preview, SessionError, Surroundings};
 use render::gate::GATE_PATH;
 use serde::Serialize;
 
-use crate::args::{ApplyArguments, NodeArguments, Progress, RootArguments, TimelineArguments};
+use crate::args::{ApplyArguments, PlanArguments, RootArguments, TimelineArguments};
 use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::progress::ProgressView;
@@ -19,9 +18,10 @@ use crate::show::{Paint, Screen, table, width};
 /// More than there are steps ready at any moment; each costs a small stack, not a core.
 const WORKERS: usize = 4;
 
-pub(crate) fn plan(arguments: &NodeArguments, screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.root.root)?;
-    let bundle = machine::load_bundle(&host, arguments).or_fail(Code::WrongInput)?;
+pub(crate) fn plan(arguments: &PlanArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.node.root.root)?;
+    let tell = |line: &str| screen.remark(line);
+    let bundle = machine::fetch_bundle(&host, &arguments.node, &arguments.fetch, &tell)?.bundle;
     let (facts, plan) = node::prepare(&host, &bundle).map_err(session_failure)?;
     let clock = MachineClock(LinuxClock::new());
     let previews = node::preview(&host, &bundle, &plan, &clock).map_err(session_failure)?;
@@ -98,11 +98,12 @@ fn describe(action: &Action) -> String {
 
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.node.root.root)?;
-    let bundle = machine::load_bundle(&host, &arguments.node).or_fail(Code::WrongInput)?;
+    let view = ProgressView::new(arguments.progress);
+    let delivered = machine::fetch_bundle(&host, &arguments.node, &arguments.fetch, &|line| view.say(line))?;
     if !machine::is_machine(&arguments.node.root.root) {
         screen.remark(&format!("units: {}", host.units.describe()));
     }
-    let report = converge(&host, &bundle, arguments.progress, screen)?;
+    let report = converge(&host, &delivered, &view, screen)?;
     screen.result(&report, || report_text(screen, &report))?;
     exit_code(&report)
 }
@@ -110,11 +111,10 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
 /// Runs the plan with progress on standard error.
 pub(crate) fn converge(
     host: &NodeHost,
-    bundle: &Bundle,
-    progress: Progress,
+    delivered: &Delivered,
+    view: &ProgressView,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    let view = ProgressView::new(progress);
     let clock = MachineClock(LinuxClock::new());
     let surroundings = Surroundings {
         clock: &clock,
@@ -123,7 +123,7 @@ pub(crate) fn converge(
         sink: &|event| view.tell(event),
         on_recovery: &|recovery| tell_recovery(recovery, screen),
     };
-    node::apply(host, bundle, &surroundings).map_err(session_failure)
+    node::apply(host, delivered, &surroundings).map_err(session_failure)
 }
 
 fn tell_recovery(recovery: &Recovery, screen: &Screen) {
@@ -171,7 +171,9 @@ pub(crate) fn session_failure(error: SessionError) -> Failure {
     let code = match &error {
         SessionError::Busy => Code::Busy,
         SessionError::Plan(_) => Code::WrongInput,
-        SessionError::Facts(_) | SessionError::Lock(_) | SessionError::Journal(_) => Code::NeedsPerson,
+        SessionError::Facts(_) | SessionError::Lock(_) | SessionError::Journal(_) | SessionError::Keep(_) => {
+            Code::NeedsPerson
+        }
     };
     Failure { code, error: error.into() }
 }

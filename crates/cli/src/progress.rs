@@ -56,6 +56,22 @@ impl ProgressView {
         }
     }
 
+    /// What happens before there is a plan. No event of a run, so those who read events are not told.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.shape {
+            Shape::Bar(bar) => bar.suspend(|| {
+                let _ = writeln!(std::io::stderr().lock(), "{line}");
+            }),
+            Shape::Plain => {
+                let _ = writeln!(std::io::stderr().lock(), "{line}");
+            }
+            Shape::Json | Shape::None => {}
+        }
+        if let Some(socket) = &self.notify_socket {
+            let _ = host::machine::sd_notify(socket, line);
+        }
+    }
+
     fn draw(&self, bar: &ProgressBar, event: &Event) {
         match &event.kind {
             EventKind::RunStarted { steps, .. } => bar.set_length(u64::try_from(steps.len()).unwrap_or(u64::MAX)),

@@ -30,7 +30,7 @@ struct StatusView {
 
 pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.node.root.root)?;
-    let bundle = machine::load_bundle(&host, &arguments.node);
+    let bundle = machine::load_bundle(&host, &arguments.node, None);
     let (mut status, bundle) =
         node::observe_status(host.disk.as_ref(), host.units.as_ref(), bundle).or_fail(Code::NeedsPerson)?;
     if arguments.brief {

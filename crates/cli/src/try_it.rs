@@ -17,6 +17,7 @@ use crate::documents;
 use crate::machine::{self, MachineClock};
 use crate::node_commands::{converge, plan_text, report_text, session_failure, timeline_text, write_picture};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::progress::ProgressView;
 use crate::show::{Paint, Screen, table};
 
 const SPEC: &str = include_str!("../../../examples/minimal.yaml");
@@ -40,21 +41,22 @@ const IMAGE: [(&str, u32, &str); 5] = [
 
 pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
     let sandbox = make_sandbox(arguments.keep.as_deref())?;
-    let bundle = render_example(screen)?;
+    let delivered = node::Delivered::from(render_example(screen)?);
+    let bundle = &delivered.bundle;
     let host = machine::open(&sandbox)?;
-    make_image(&host, &bundle)?;
+    make_image(&host, bundle)?;
     write(&host, BUNDLE_PATH, 0o600, bundle.to_json().as_bytes())?;
 
     heading(screen, "The spec: ten lines")?;
     screen.print(&shortened(SPEC))?;
     heading(screen, "The plan: what will happen, before anything does")?;
-    let (facts, plan) = node::prepare(&host, &bundle).map_err(session_failure)?;
+    let (facts, plan) = node::prepare(&host, bundle).map_err(session_failure)?;
     let clock = MachineClock(host::machine::LinuxClock::new());
-    let previews = node::preview(&host, &bundle, &plan, &clock).map_err(session_failure)?;
+    let previews = node::preview(&host, bundle, &plan, &clock).map_err(session_failure)?;
     screen.print(&plan_text(screen, &facts, &plan, &previews))?;
 
     heading(screen, "Apply")?;
-    let first = converge(&host, &bundle, Progress::Auto, screen)?;
+    let first = converge(&host, &delivered, &ProgressView::new(Progress::Auto), screen)?;
     screen.print(&report_text(screen, &first))?;
     expect_success(&first)?;
 
@@ -67,10 +69,10 @@ pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
     screen.print(&format!("  as a picture: {}\n", picture.display()))?;
 
     heading(screen, "The files of the node")?;
-    screen.print(&files_text(screen, &sandbox, &bundle)?)?;
+    screen.print(&files_text(screen, &sandbox, bundle)?)?;
 
     heading(screen, "Apply again")?;
-    let second = converge(&host, &bundle, Progress::None, screen)?;
+    let second = converge(&host, &delivered, &ProgressView::new(Progress::None), screen)?;
     screen.print(&report_text(screen, &second))?;
     if second.outcome != RunOutcome::NothingToDo {
         let error = anyhow::anyhow!("a second run found something to do; please report this as a bug");

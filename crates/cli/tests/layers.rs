@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each room, and the rooms it may know. A new arrow is a decision: add it here and say why in ARCHITECTURE.md.
-const MAY_KNOW: [(&str, &[&str]); 10] = [
+const MAY_KNOW: [(&str, &[&str]); 11] = [
     ("spec", &[]),
     ("engine", &[]),
     ("pki", &[]),
     ("host", &[]),
     ("render", &["spec", "pki"]),
+    ("fetch", &["host"]),
     ("cloud", &["host"]),
     ("cluster", &["host"]),
-    ("node", &["spec", "render", "engine", "host", "cloud", "cluster"]),
-    ("cli", &["spec", "render", "pki", "engine", "host", "cloud", "cluster", "node"]),
+    ("node", &["spec", "render", "engine", "host", "fetch", "cloud", "cluster"]),
+    ("cli", &["spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node"]),
     ("lab", &["pki"]),
 ];
 

@@ -6,6 +6,7 @@
 mod bundle_source;
 mod facts;
 mod gate;
+mod kept;
 mod network;
 mod plan;
 mod session;
@@ -13,9 +14,10 @@ mod status;
 mod steps;
 mod store;
 
-pub use bundle_source::{BundleSourceError, load_bundle};
+pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
 pub use gate::{GateState, observe as observe_gate};
+pub use kept::KEPT_BUNDLES_FOLDER;
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, load_events, prepare, preview};

@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use engine::{
     Clock, Condition, Event, Executor, History, Jitter, Journal, JournalError, Plan, PlanError, Recovery, Report,
-    RetryPolicy, Run, Step, StepError, StepId, Workers,
+    RetryPolicy, Run, RunOutcome, Step, StepError, StepId, Workers,
 };
 use host::disk::{Disk, DiskError};
+use host::files::FileError;
 use host::machine::{Machine, MachineError};
 use host::units::Units;
 use render::bundle::Bundle;
 
+use crate::bundle_source::{Delivered, Way};
 use crate::facts::{Facts, FactsError, gather_facts};
+use crate::kept;
 use crate::plan::{Action, plan_first_boot};
 use crate::steps::{NodeExecutor, Ownership};
 use crate::store::{JournalFile, JournalSnapshot};
@@ -46,6 +49,8 @@ pub enum SessionError {
     Busy,
     #[error("cannot lock this node")]
     Lock(#[source] DiskError),
+    #[error("the fetched bundle cannot be kept on this node")]
+    Keep(#[source] FileError),
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error("no plan can be made from this bundle")]
@@ -108,10 +113,17 @@ pub struct Surroundings<'a> {
     pub on_recovery: &'a dyn Fn(&Recovery),
 }
 
-/// Converges the node to the bundle and opens the gate.
-pub fn apply(host: &NodeHost, bundle: &Bundle, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
+/// Converges the node to the bundle and opens the gate. What was fetched for it is kept from before the first change.
+pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
+    let bundle = &delivered.bundle;
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
+    match delivered.way {
+        Way::Direct => Ok(()),
+        Way::Fetched => kept::keep(host.disk.as_ref(), bundle),
+        Way::Kept => kept::make_durable(host.disk.as_ref(), bundle),
+    }
+    .map_err(SessionError::Keep)?;
     let (facts, plan) = prepare(host, bundle)?;
     let executor = executor(host, bundle, &plan, surroundings.clock);
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
@@ -127,7 +139,12 @@ pub fn apply(host: &NodeHost, bundle: &Bundle, surroundings: &Surroundings<'_>) 
         workers: surroundings.workers,
         boot_id: &facts.boot_id.value,
     };
-    Ok(run.run())
+    let report = run.run();
+    if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
+        // The node is complete: a copy that cannot be removed now is no failure, and the next run tries again.
+        let _ = kept::forget_others(host.disk.as_ref(), bundle);
+    }
+    Ok(report)
 }
 
 /// All that the journal knows, oldest first; a damaged part is left out and told of.

@@ -7,10 +7,12 @@ use std::time::Duration;
 use engine::{ErrorClass, Report, RunOutcome, StepOutcome};
 use host::disk::{Disk, DiskError};
 use host::units::{UnitName, UnitState, Units};
+use render::Stub;
 use render::bundle::Bundle;
+use render::gate::GATE_PATH;
 use serde::Serialize;
 
-use crate::bundle_source::BundleSourceError;
+use crate::bundle_source::{BundleSourceError, Delivered};
 use crate::gate::{self, GateState};
 use crate::session::load_events;
 use crate::steps::chain;
@@ -23,6 +25,8 @@ pub enum Phase {
     NotDelivered,
     /// A bundle is there, but it cannot be used.
     BundleBroken,
+    /// A stub is there; the bundle that it names was not fetched yet.
+    NotFetched,
     /// Delivered, never applied.
     NotStarted,
     /// A run began and has not ended: it is at work, or it was cut off and the next one resumes.
@@ -72,11 +76,12 @@ fn serialize_class<S: serde::Serializer>(class: &ErrorClass, serializer: S) -> R
 pub fn observe_status(
     disk: &dyn Disk,
     units: &dyn Units,
-    bundle: Result<Bundle, BundleSourceError>,
+    delivered: Result<Delivered, BundleSourceError>,
 ) -> Result<(Status, Option<Bundle>), DiskError> {
     let last_run = load_events(disk).ok().and_then(|(events, _)| Report::from_events(&events));
-    let bundle = match bundle {
-        Ok(bundle) => bundle,
+    let bundle = match delivered {
+        Ok(delivered) => delivered.bundle,
+        Err(BundleSourceError::NotFetched { stub }) => return Ok((not_fetched(disk, &stub, last_run)?, None)),
         Err(error) => return Ok((without_bundle(&error, last_run), None)),
     };
     let gate = gate::observe(disk, &bundle.gate.path)?;
@@ -144,6 +149,28 @@ fn assess(
 
 fn is_done(outcome: &StepOutcome) -> bool {
     matches!(outcome, StepOutcome::Done | StepOutcome::AlreadySo)
+}
+
+/// A stub says what the node shall be; only its bundle could say how far it is.
+fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result<Status, DiskError> {
+    let gate = gate::observe(disk, GATE_PATH)?;
+    let missing = BundleSourceError::NotFetched { stub: Box::new(stub.clone()) };
+    let before = match gate {
+        GateState::Open { .. } => "complete as an earlier bundle wanted it; ",
+        _ => "",
+    };
+    Ok(Status {
+        phase: Phase::NotFetched,
+        summary: format!("{before}{missing}; next: nodestrap apply"),
+        blocked: None,
+        cluster: Some(stub.cluster.clone()),
+        group: Some(stub.group.clone()),
+        bundle: Some(stub.digest.clone()),
+        plan: last_run.as_ref().map(|report| report.plan.to_string()),
+        gate: describe_gate(&gate),
+        kubelet: None,
+        last_run,
+    })
 }
 
 fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status {

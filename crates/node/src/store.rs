@@ -13,7 +13,7 @@ pub const JOURNAL_PATH: &str = "/var/lib/nodestrap/journal";
 /// Hundreds of thousands of steps; a journal beyond this is not one.
 const JOURNAL_LIMIT: u64 = 64 * 1024 * 1024;
 /// Step details may say more about the machine than everybody on it needs to know.
-const STATE_FOLDER_MODE: u32 = 0o700;
+pub(crate) const STATE_FOLDER_MODE: u32 = 0o700;
 
 pub(crate) struct JournalFile<'a> {
     disk: &'a dyn Disk,

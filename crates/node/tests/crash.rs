@@ -16,7 +16,8 @@ use host::disk::Disk;
 use host::fake::{Crash, FakeClock, FakeDisk, FakeUnits, Fault, Moment, Repeat};
 use host::machine::LinuxMachine;
 use host::units::{ActiveState, UnitName, Units};
-use node::{GateState, NodeHost, Ownership, SessionError, Surroundings};
+use node::{Delivered, GateState, NodeHost, Ownership, SessionError, Surroundings};
+use render::Stub;
 use render::bundle::{BUNDLE_PATH, Bundle};
 use spec::Source;
 
@@ -87,6 +88,10 @@ impl FakeNode {
     }
 
     fn apply(&self, bundle: &Bundle, order: u64) -> Result<Report, SessionError> {
+        self.apply_delivered(&bundle.clone().into(), order)
+    }
+
+    fn apply_delivered(&self, delivered: &Delivered, order: u64) -> Result<Report, SessionError> {
         let clock = TestClock(FakeClock::new(1_700_000_000_000));
         let surroundings = Surroundings {
             clock: &clock,
@@ -95,7 +100,7 @@ impl FakeNode {
             sink: &|_| {},
             on_recovery: &|_| {},
         };
-        node::apply(&self.host(), bundle, &surroundings)
+        node::apply(&self.host(), delivered, &surroundings)
     }
 
     fn after(&self, crash: Crash, seed: u64) -> Self {
@@ -216,6 +221,59 @@ fn ends_in_the_same_tree_after_a_crash_during_the_recovery_too() {
         expect_converged(&node.apply(&bundle, seed).expect("runs"), &format!("seed {seed}"));
         assert_eq!(node.tree(), tree, "seed {seed}");
     }
+}
+
+/// The same node, with a stub where the bundle would be.
+fn referring(bundle: &Bundle) -> FakeNode {
+    let node = FakeNode::new(bundle);
+    let stub = Stub::new(bundle, &["https://store.example/bundles".to_owned()], None).expect("a good stub");
+    let image = node.disk.uncounted();
+    host::files::write_durable(&image, Path::new(BUNDLE_PATH), 0o600, stub.to_json().as_bytes(), None)
+        .expect("written");
+    node
+}
+
+/// Loads the bundle of the stub, and says whether the store was asked. `None`: the machine died.
+fn load_referred(node: &FakeNode, bundle: &Bundle) -> Option<(Delivered, bool)> {
+    let asked = std::cell::Cell::new(false);
+    let fetch = |stub: &Stub| {
+        asked.set(true);
+        Ok(stub.accept(bundle.to_json().as_bytes()).expect("the store has it"))
+    };
+    let delivered = node::load_bundle(&node.disk, Path::new(BUNDLE_PATH), &node.disk, Some(&fetch)).ok()?;
+    Some((delivered, asked.get()))
+}
+
+#[test]
+fn a_fetched_bundle_survives_a_crash_at_every_effect_or_is_fetched_again() {
+    let bundle = bundle();
+    let clean = referring(&bundle);
+    let (delivered, asked) = load_referred(&clean, &bundle).expect("alive");
+    assert!(asked);
+    expect_converged(&clean.apply_delivered(&delivered, 0).expect("runs"), "clean");
+    let (tree, effects) = (clean.tree(), clean.disk.operations());
+    let mut seed = 0;
+    for at in 1..=effects {
+        for (crash, moment) in kinds() {
+            seed += 1;
+            let case = format!("seed {seed}: {crash:?} {moment:?} effect {at}");
+            let node = referring(&bundle);
+            node.disk.crash_point().crash_at(at, moment);
+            let first = load_referred(&node, &bundle).and_then(|(found, _)| node.apply_delivered(&found, seed).ok());
+            let wreck = node.after(crash, seed);
+            wreck.assert_gate_tells_the_truth(&bundle, &case);
+            let (found, asked) = load_referred(&wreck, &bundle).expect("alive");
+            assert!(!asked || first.is_none(), "{case}: the run went on before the copy was durable");
+            assert!(!asked || !wreck.gate_is_open(), "{case}: the gate is open, and the store is asked");
+            expect_converged(&wreck.apply_delivered(&found, seed / 2).expect("runs"), &case);
+            assert_eq!(wreck.tree(), tree, "{case}: another tree");
+            let later = wreck.after(Crash::PowerLoss, seed);
+            let (found, asked) = load_referred(&later, &bundle).expect("alive");
+            assert!(!asked, "{case}: after a reboot of a complete node the store is asked");
+            assert_eq!(found.bundle.digest(), bundle.digest());
+        }
+    }
+    assert!(seed > 300, "{seed}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod gate;
 mod needs_a_person;
 mod plan;
 mod status;
+mod store;
 mod timeline;
 mod wrong_input;
 
