@@ -41,6 +41,15 @@ func loadFlags(component string) ([]flag, error) {
 			}
 		}
 	}
+	withheld, err := rows("refine/no-builtin.txt")
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range withheld {
+		if facts := known[strings.TrimPrefix(row[1], "--")]; row[0] == component && facts != nil && row[1][0] == '-' {
+			facts.builtins = nil
+		}
+	}
 	var flags []flag
 	for name, facts := range known {
 		available, err := facts.minors.render(first, last)
@@ -67,7 +76,7 @@ func flagKind(shown string) (string, error) {
 		return "Float", nil
 	case "duration":
 		return "Duration", nil
-	case "strings", "stringArray", "int32Slice", "ints", "[]v1.Taint", "reserved-memory":
+	case "strings", "stringArray", "int32Slice", "ints", "cidrs", "[]v1.Taint", "reserved-memory":
 		return "List", nil
 	case "mapStringString", "mapStringBool", "stringToString", "colonSeparatedMultimapStringString", "pattern=N,...":
 		return "Map", nil

@@ -35,7 +35,7 @@ var common = []string{
 var folders = map[string][]string{
 	"kube-apiserver": {
 		"kubernetes/cmd/kube-apiserver/app/options", "kubernetes/pkg/kubeapiserver/options",
-		"kubernetes/pkg/controlplane/apiserver/options", "apiserver/pkg/server/options", "cloud-provider/options",
+		"kubernetes/pkg/controlplane/apiserver/options", "apiserver/pkg/server/options",
 		"apiserver/pkg/util/compatibility", "apiserver/pkg/util/version", "component-base/version",
 		"kubernetes/plugin/pkg/admission/defaulttolerationseconds",
 	},

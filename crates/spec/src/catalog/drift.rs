@@ -128,6 +128,10 @@ fn each_minor_has_the_flags_that_were_recorded() {
     }
 }
 
+fn name_of(name: &str) -> &'static str {
+    Component::ALL.iter().map(|component| component.name()).find(|known| *known == name).unwrap()
+}
+
 #[test]
 fn flags_are_as_the_programs_describe_them() {
     let mut builtins: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
@@ -138,6 +142,11 @@ fn flags_are_as_the_programs_describe_them() {
             assert_eq!(flag.kind == FlagKind::Bool, is_bool, "{} --{}: {REGENERATE}", component.name(), row[0]);
             let shown = if row[2] == "[]" { String::new() } else { row[2].clone() };
             builtins.entry((component.name(), row[0].clone())).or_default().insert(shown);
+        }
+    }
+    for row in rows("refine/no-builtin.txt") {
+        if let Some(flag) = row[1].strip_prefix("--") {
+            builtins.insert((name_of(&row[0]), flag.to_owned()), BTreeSet::new());
         }
     }
     // The flags of Tectonic's time have no recorded help.
@@ -172,7 +181,7 @@ fn builtins_are_the_recorded_defaults() {
         if *component == Component::Kubelet {
             wanted.extend(pairs("defaults/kubelet-start.txt"));
         }
-        for row in withheld.iter().filter(|row| row[0] == name) {
+        for row in withheld.iter().filter(|row| row[0] == name && !row[1].starts_with("--")) {
             assert!(wanted.remove(&row[1]).is_some(), "no-builtin.txt names {name} {}, which has no default", row[1]);
         }
         let mut found = BTreeMap::new();

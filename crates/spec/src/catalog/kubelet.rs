@@ -232,7 +232,7 @@ pub(crate) const FLAGS: &[Flag] = &[
     flag("node-ip", FlagKind::Text),
     flag("node-labels", FlagKind::Map),
     flag("pod-infra-container-image", FlagKind::Text).until(35).deprecated(),
-    flag("register-schedulable", FlagKind::Bool).until(34).deprecated(),
+    flag("register-schedulable", FlagKind::Bool).until(34).builtin("true").deprecated(),
     flag("root-dir", FlagKind::Text).builtin("/var/lib/kubelet"),
     flag("runtime-cgroups", FlagKind::Text),
     flag("storage-driver-buffer-duration", FlagKind::Duration).builtin("1m0s").deprecated(),
