@@ -242,3 +242,49 @@ fn a_real_etcd_and_a_real_api_server_run_on_rsa_certificates() {
         is_served("rsa2048");
     }
 }
+
+/// kubeadm's keys are PKCS#1, its kubeconfigs are written by Go, its subjects are its own.
+#[test]
+fn a_folder_that_kubeadm_made_is_inspected_completed_and_renewed() {
+    if !lab::require() {
+        return;
+    }
+    let kubeadm = lab::prepare().expect("the lab's cache").kubernetes.join("kubeadm");
+    for algorithm in ["RSA-2048", "ECDSA-P256"] {
+        let folder = tempfile::tempdir().expect("folder");
+        let (out, config) = (folder.path().join("out"), folder.path().join("kubeadm.yaml"));
+        let documents = format!(
+            "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n\
+             localAPIEndpoint: {{advertiseAddress: 10.0.0.10, bindPort: 6443}}\n\
+             nodeRegistration: {{name: cp-1, criSocket: unix:///run/none.sock}}\n---\n\
+             apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.3\n\
+             controlPlaneEndpoint: api.example.com:6443\ncertificatesDir: {}/pki\nencryptionAlgorithm: {algorithm}\n",
+            out.display()
+        );
+        std::fs::write(&config, documents).expect("configuration");
+        stdout_of(Command::new(&kubeadm).args(["init", "phase", "certs", "all", "--config"]).arg(&config))
+            .expect("certs");
+        let mut confs = Command::new(&kubeadm);
+        confs.args(["init", "phase", "kubeconfig", "all", "--config"]).arg(&config).arg("--kubeconfig-dir").arg(&out);
+        stdout_of(&mut confs).expect("kubeconfigs");
+        let nodestrap = |words: &[&str]| stdout_of(Command::new(binary()).arg("pki").args(words).args(["-o", "json"]));
+        let shown = out.display().to_string();
+        nodestrap(&["inspect", &shown]).expect("all is well");
+        let cluster = ["--cluster=demo", "--api-server=https://api.example.com:6443", "--node=cp-1=10.0.0.10"];
+        let created = nodestrap(&[&["create", "--out", &shown], &cluster[..]].concat()).expect("create");
+        let created: serde_json::Value = serde_json::from_str(&created).expect("JSON");
+        assert_eq!(created["written"], serde_json::json!(["nodes/cp-1/kubelet.conf"]));
+        for more in [&["--all"][..], &["--all", "--new-key"]] {
+            let renewed = nodestrap(&[&["renew", &shown], more].concat()).expect("renew");
+            let renewed: serde_json::Value = serde_json::from_str(&renewed).expect("JSON");
+            assert_eq!(renewed["renewed"].as_array().map(Vec::len), Some(13));
+        }
+        nodestrap(&["inspect", &shown]).expect("all is well again");
+        // And kubeadm finds nothing wrong with what it gets back.
+        let mut check = Command::new(&kubeadm);
+        check.args(["certs", "check-expiration", "--cert-dir"]).arg(out.join("pki")).arg("--config").arg(&config);
+        stdout_of(&mut check).expect("kubeadm reads them");
+        stdout_of(Command::new(&kubeadm).args(["init", "phase", "certs", "all", "--config"]).arg(&config))
+            .expect("certs");
+    }
+}

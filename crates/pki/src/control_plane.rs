@@ -18,6 +18,10 @@ pub const ADMIN_GROUP: &str = "kubeadm:cluster-admins";
 /// The API server lets it do everything and asks no rule: it works before any rule exists, and cannot be revoked.
 pub const SUPER_ADMIN_GROUP: &str = "system:masters";
 
+/// As whom the API server calls kubelets: a user without a group. Bind it to the role `system:kubelet-api-admin`, which is
+/// all it needs (kubeadm 1.36 does so; older ones made it an administrator).
+pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
+
 const SECRET_MODE: u32 = 0o600;
 const PUBLIC_MODE: u32 = 0o644;
 
@@ -120,21 +124,12 @@ impl ControlPlane {
             path: format!("{name}.conf"),
             request: self.request(common_name, organization, &[Client], vec![]),
         };
-        let kubelet_client = "kube-apiserver-kubelet-client";
         let mut items = vec![
             Item::Authority { stem: CLUSTER_AUTHORITY, common_name: "kubernetes" },
             Item::Authority { stem: FRONT_PROXY_AUTHORITY, common_name: "front-proxy-ca" },
             Item::Authority { stem: ETCD_AUTHORITY, common_name: "etcd-ca" },
             leaf("pki/apiserver", CLUSTER_AUTHORITY, "kube-apiserver", None, &[Server], self.api_server_names()?),
-            // As revocable as an administrator: whoever steals it is not root for ever.
-            leaf(
-                "pki/apiserver-kubelet-client",
-                CLUSTER_AUTHORITY,
-                kubelet_client,
-                Some(ADMIN_GROUP),
-                &[Client],
-                vec![],
-            ),
+            leaf("pki/apiserver-kubelet-client", CLUSTER_AUTHORITY, KUBELET_CLIENT, None, &[Client], vec![]),
             leaf("pki/apiserver-etcd-client", ETCD_AUTHORITY, "kube-apiserver-etcd-client", None, &[Client], vec![]),
             leaf("pki/front-proxy-client", FRONT_PROXY_AUTHORITY, "front-proxy-client", None, &[Client], vec![]),
             // etcd calls itself and its peers with the certificate that it serves with.
@@ -407,14 +402,23 @@ fn check_pair(stem: &str, key: &Secret, certificate: &Secret) -> Result<(), Erro
 }
 
 /// Kept certificates must do for what is wanted now: a name that is missing shows up as a failed handshake much later.
+/// The loopback may be missing, as it is for kubeadm's API server.
 fn check_covers(path: &str, certificate: &Certificate, request: &LeafRequest) -> Result<(), Error> {
-    let names = request.names.iter().filter(|name| !certificate.names.contains(name)).map(ToString::to_string);
+    let is_missing = |name: &&SubjectName| !certificate.names.contains(name) && !is_loopback(name);
+    let names = request.names.iter().filter(is_missing).map(ToString::to_string);
     let usages = request.usages.iter().filter(|usage| !certificate.usages.contains(usage));
     let missing: Vec<String> = names.chain(usages.map(|usage| format!("the usage as {usage}"))).collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(Error::Uncovered { certificate: path.to_owned(), missing: missing.join(", ") })
+}
+
+fn is_loopback(name: &SubjectName) -> bool {
+    match name {
+        SubjectName::Dns(name) => name == "localhost",
+        SubjectName::Ip(address) => address.is_loopback(),
+    }
 }
 
 pub(crate) fn same_public_key(key: &PrivateKey, public: &Secret) -> bool {

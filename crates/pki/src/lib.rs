@@ -24,8 +24,8 @@ mod secret;
 pub use authority::{Authority, Leaf, LeafRequest, SubjectName, Usage, Validity};
 pub use certificate::Certificate;
 pub use control_plane::{
-    ADMIN_GROUP, Completed, ControlPlane, ControlPlaneNode, PkiFile, SUPER_ADMIN_GROUP, complete_control_plane,
-    control_plane_files,
+    ADMIN_GROUP, Completed, ControlPlane, ControlPlaneNode, KUBELET_CLIENT, PkiFile, SUPER_ADMIN_GROUP,
+    complete_control_plane, control_plane_files,
 };
 pub use inspect::{Document, Finding, Inspected, IssuerFit, KeyFit, SOON, State, What, inspect};
 pub use key::{KeyAlgorithm, PrivateKey};
