@@ -427,3 +427,59 @@ fn no_command_says_a_key() {
         assert!(!said.contains(&line), "{line}");
     }
 }
+
+fn shell_lines(document: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in document.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            inside = language == "sh";
+        } else if inside {
+            found.push(line.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_reference_knows_every_option_file_and_field_and_its_examples_work() {
+    let described = text(support::repository().join("docs/reference/pki.md"));
+    let desk = Desk::new();
+    let bin = desk.folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(BINARY, bin.join("nodestrap")).unwrap();
+    std::fs::copy(example("minimal.yaml"), desk.folder.path().join("cluster.yaml")).unwrap();
+    let mut examples = Vec::new();
+    for command in ["create", "inspect", "renew"] {
+        let help = nodestrap(["pki", command, "--help"]).expect(0).out;
+        let (options, shown) = help.split_once("Examples:").unwrap();
+        for option in options.split([' ', '\n', ',', '`']).filter(|word| word.starts_with("--")) {
+            let everywhere = ["--output", "--color", "--help", "--version"].contains(&option);
+            assert!(everywhere || described.contains(&format!("`{option}")), "docs/reference/pki.md lacks {option}");
+        }
+        examples.extend(shown.lines().map(|line| line.trim().to_owned()).filter(|line| line.starts_with("nodestrap ")));
+    }
+    let in_reference = shell_lines(&described);
+    // Both sets go through a whole life; the second key of a renewal needs a place.
+    for lines in [examples, in_reference] {
+        assert_eq!(lines.len(), 6);
+        for line in lines {
+            let mut shell = program("sh");
+            shell.args(["-ec", &line]).current_dir(desk.folder.path());
+            shell.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+            let ran = finish(shell);
+            assert_eq!(ran.code, Some(0), "{line}\n{}", ran.err);
+        }
+        for folder in ["control-plane", "other-cluster"] {
+            std::fs::remove_dir_all(desk.folder.path().join(folder)).unwrap();
+        }
+    }
+    let desk = Desk::created();
+    for (file, view) in desk.inspected(0) {
+        let stem = file.replace("cp-1", "NAME").replace(".crt", ".{crt,key}");
+        assert!(described.contains(&format!("`{stem}`")), "docs/reference/pki.md lacks {stem}");
+        for field in view.as_object().unwrap().keys() {
+            assert!(described.contains(&format!("`{field}`")), "docs/reference/pki.md lacks {field}");
+        }
+    }
+}
