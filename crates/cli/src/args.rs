@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::pki::args::PkiArguments;
+
 /// Takes a bare machine to a Ready Kubernetes node, from one spec, with one binary.
 #[derive(Parser)]
 #[command(name = "nodestrap", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
@@ -27,6 +29,7 @@ Examples:
   nodestrap check cluster.yaml                       all mistakes at once
   nodestrap explain cluster.yaml podNetwork          where a value comes from
   nodestrap render cluster.yaml --group workers      user data for cloud-init
+  nodestrap pki create cluster.yaml --out ./pki      authorities, certificates and kubeconfigs of a control plane
   nodestrap plan                                     on the node: what apply would do
   nodestrap status                                   on the node: where it is and what blocks it
 
@@ -52,6 +55,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  nodestrap render cluster.yaml --group workers > user-data\n  \
                       nodestrap render cluster.yaml --group workers --format folder --out ./workers")]
     Render(RenderArguments),
+    /// Make, show and renew the keys and certificates of a control plane.
+    Pki(PkiArguments),
     /// Show exactly what apply would do on this node; touches nothing.
     #[command(after_help = "Examples:\n  nodestrap plan\n  nodestrap plan --bundle ./workers --root ./sandbox -o json")]
     Plan(PlanArguments),

@@ -37,7 +37,7 @@ fn read_reference(reference: &FileReference) -> Result<Vec<u8>, String> {
     read_limited(&beside.join(&reference.path))
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read_limited(path: &Path) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;

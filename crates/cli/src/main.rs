@@ -11,6 +11,7 @@ mod machine;
 mod network;
 mod node_commands;
 mod outcome;
+mod pki;
 mod progress;
 mod show;
 mod status;
@@ -43,6 +44,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Complete(arguments) => authoring::complete(&arguments, screen),
         Command::Explain(arguments) => authoring::explain(&arguments, screen),
         Command::Render(arguments) => authoring::render(&arguments, screen),
+        Command::Pki(arguments) => pki::run(arguments, screen),
         Command::Plan(arguments) => node_commands::plan(&arguments, screen),
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),
         Command::Status(arguments) => status::run(&arguments, screen),

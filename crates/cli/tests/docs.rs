@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 11] =
-    ["try", "check", "complete", "explain", "render", "plan", "apply", "status", "timeline", "gate", "network"];
+const COMMANDS: [&str; 12] =
+    ["try", "check", "complete", "explain", "render", "pki", "plan", "apply", "status", "timeline", "gate", "network"];
 
 fn document(name: &str) -> String {
     text(repository().join("docs").join(name))

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType, SerialNumber,
 };
+use ring::rand::{SecureRandom as _, SystemRandom};
 use time::OffsetDateTime;
 
-use crate::{Error, Secret};
+use crate::{Certificate, Error, KeyAlgorithm, PrivateKey, Secret};
 
 /// From when and for how long a certificate is valid. The caller names the start: this crate has no clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +40,17 @@ pub enum Usage {
     Server,
 }
 
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
 /// A name under which a server is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SubjectName {
     Dns(String),
     Ip(IpAddr),
@@ -67,6 +77,7 @@ pub struct Leaf {
 /// A certificate authority: its certificate, its key, and the right to issue.
 pub struct Authority {
     certificate_pem: String,
+    certificate: Certificate,
     key_pem: Secret,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -74,26 +85,43 @@ pub struct Authority {
 impl Authority {
     /// A new self-signed authority that may sign leaf certificates but no further authorities.
     pub fn create(common_name: &str, validity: Validity) -> Result<Self, Error> {
-        let key = generate_key(common_name)?;
+        Self::create_for(PrivateKey::generate(KeyAlgorithm::default())?, common_name, validity)
+    }
+
+    /// The same for a key that is there already.
+    pub fn create_for(key: PrivateKey, common_name: &str, validity: Validity) -> Result<Self, Error> {
+        let key_pem = key.pem();
         let mut params = parameters(common_name, validity)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        let certificate = params.self_signed(&key).map_err(|source| sign_error(common_name, source))?;
-        let key_pem = Secret::new(key.serialize_pem());
-        Ok(Self { certificate_pem: certificate.pem(), key_pem, issuer: Issuer::new(params, key) })
+        let signed = params.self_signed(&key.pair).map_err(|source| sign_error(common_name, source))?;
+        let certificate_pem = signed.pem();
+        let certificate = Certificate::parse(&certificate_pem)?;
+        Ok(Self { certificate_pem, certificate, key_pem, issuer: Issuer::new(params, key.pair) })
     }
 
     /// An authority that was made earlier, from its two PEM texts.
     pub fn parse(certificate_pem: &str, key_pem: &Secret) -> Result<Self, Error> {
-        let key = KeyPair::from_pem(key_pem.expose()).map_err(|source| Error::ReadKey { source })?;
-        let issuer =
-            Issuer::from_ca_cert_pem(certificate_pem, key).map_err(|source| Error::ReadCertificate { source })?;
-        Ok(Self { certificate_pem: certificate_pem.to_owned(), key_pem: key_pem.clone(), issuer })
+        let key = PrivateKey::parse(key_pem)?;
+        let certificate = Certificate::parse(certificate_pem)?;
+        if !certificate.belongs_to(&key) {
+            return Err(Error::KeyOfAnother { common_name: certificate.common_name });
+        }
+        if !certificate.is_authority {
+            return Err(Error::NotAnAuthority { common_name: certificate.common_name });
+        }
+        let issuer = Issuer::from_ca_cert_pem(certificate_pem, key.pair)
+            .map_err(|source| Error::ReadAuthority { common_name: certificate.common_name.clone(), source })?;
+        Ok(Self { certificate_pem: certificate_pem.to_owned(), certificate, key_pem: key_pem.clone(), issuer })
     }
 
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
+    }
+
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
     }
 
     pub fn key_pem(&self) -> &Secret {
@@ -102,16 +130,24 @@ impl Authority {
 
     /// A new key and a certificate for it.
     pub fn issue(&self, request: &LeafRequest) -> Result<Leaf, Error> {
+        self.issue_for(&PrivateKey::generate(KeyAlgorithm::default())?, request)
+    }
+
+    /// A certificate for a key that is there already. It ends no later than the authority: nobody would accept it then.
+    pub fn issue_for(&self, key: &PrivateKey, request: &LeafRequest) -> Result<Leaf, Error> {
         let common_name = request.common_name.as_str();
-        let key = generate_key(common_name)?;
-        let params = leaf_parameters(request)?;
-        let certificate: Certificate =
-            params.signed_by(&key, &self.issuer).map_err(|source| sign_error(common_name, source))?;
-        Ok(Leaf { certificate_pem: certificate.pem(), key_pem: Secret::new(key.serialize_pem()) })
+        let mut params = leaf_parameters(request, key)?;
+        let (_, end) = Validity { start: self.certificate.not_after, lifetime: Duration::ZERO }.bounds()?;
+        if end <= params.not_before {
+            return Err(Error::AuthorityEnded { common_name: self.certificate.common_name.clone() });
+        }
+        params.not_after = params.not_after.min(end);
+        let signed = params.signed_by(&key.pair, &self.issuer).map_err(|source| sign_error(common_name, source))?;
+        Ok(Leaf { certificate_pem: signed.pem(), key_pem: key.pem() })
     }
 }
 
-fn leaf_parameters(request: &LeafRequest) -> Result<CertificateParams, Error> {
+fn leaf_parameters(request: &LeafRequest, key: &PrivateKey) -> Result<CertificateParams, Error> {
     if request.usages.is_empty() {
         return Err(Error::NoUsage { common_name: request.common_name.clone() });
     }
@@ -122,6 +158,10 @@ fn leaf_parameters(request: &LeafRequest) -> Result<CertificateParams, Error> {
     params.is_ca = IsCa::ExplicitNoCa;
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    if key.is_rsa() {
+        // Clients that know no elliptic curves encrypt to the key (TLS 1.2 and older).
+        params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
+    }
     for usage in &request.usages {
         params.insert_extended_key_usage(match usage {
             Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
@@ -147,11 +187,17 @@ fn parameters(common_name: &str, validity: Validity) -> Result<CertificateParams
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
     (params.not_before, params.not_after) = validity.bounds()?;
+    params.serial_number = Some(serial_number()?);
     Ok(params)
 }
 
-fn generate_key(common_name: &str) -> Result<KeyPair, Error> {
-    KeyPair::generate().map_err(|source| Error::GenerateKey { common_name: common_name.to_owned(), source })
+/// At random: rcgen would take it from the key, and a renewed certificate would have the serial of the old one.
+fn serial_number() -> Result<SerialNumber, Error> {
+    let mut bytes = [0; 16];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
+    // Positive and never zero (RFC 5280, 4.1.2.2).
+    bytes[0] = bytes[0] & 0x7f | 0x40;
+    Ok(SerialNumber::from_slice(&bytes))
 }
 
 fn sign_error(common_name: &str, source: rcgen::Error) -> Error {

@@ -1,8 +1,9 @@
 //! The kubeconfig of one identity in one cluster.
 
 use data_encoding::BASE64;
+use serde::Deserialize;
 
-use crate::{Leaf, Secret};
+use crate::{Certificate, Error, Leaf, PrivateKey, Secret};
 
 /// How the holder of the kubeconfig proves who it is.
 #[derive(Clone, Copy)]
@@ -42,6 +43,125 @@ impl Kubeconfig<'_> {
             server = quote(self.server),
         ))
     }
+}
+
+/// What a kubeconfig carries inside itself for its current context.
+pub(crate) struct Embedded {
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) key: Option<PrivateKey>,
+    pub(crate) authority: Option<Certificate>,
+}
+
+/// The parts of a kubeconfig that matter here; everything else is somebody else's business.
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default, rename = "current-context")]
+    current: String,
+    #[serde(default)]
+    contexts: Vec<NamedContext>,
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+}
+
+#[derive(Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    #[serde(default)]
+    cluster: String,
+    #[serde(default)]
+    user: String,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+struct Cluster {
+    #[serde(rename = "certificate-authority-data")]
+    authority: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    name: String,
+    user: User,
+}
+
+#[derive(Deserialize, Default)]
+struct User {
+    #[serde(rename = "client-certificate-data")]
+    certificate: Option<String>,
+    #[serde(rename = "client-key-data")]
+    key: Option<String>,
+}
+
+impl Document {
+    /// The parser's own message is dropped: it shows the text around the mistake, which may be a key.
+    fn parse(kubeconfig: &Secret) -> Result<Self, Error> {
+        serde_saphyr::from_str(kubeconfig.expose()).map_err(|_| Error::ReadKubeconfig)
+    }
+
+    fn context(&self) -> Option<&Context> {
+        self.contexts.iter().find(|context| context.name == self.current).map(|context| &context.context)
+    }
+
+    fn user(&self) -> Option<&User> {
+        let name = &self.context()?.user;
+        self.users.iter().find(|user| user.name == *name).map(|user| &user.user)
+    }
+
+    fn authority(&self) -> Option<&str> {
+        let name = &self.context()?.cluster;
+        self.clusters.iter().find(|cluster| cluster.name == *name)?.cluster.authority.as_deref()
+    }
+}
+
+pub(crate) fn embedded(kubeconfig: &Secret) -> Result<Embedded, Error> {
+    let document = Document::parse(kubeconfig)?;
+    let user = document.user();
+    let certificate = user.and_then(|user| user.certificate.as_deref()).map(decode).transpose()?;
+    let key = user.and_then(|user| user.key.as_deref()).map(decode).transpose()?;
+    let authority = document.authority().map(decode).transpose()?;
+    Ok(Embedded {
+        certificate: certificate.map(|pem| Certificate::parse(pem.expose())).transpose()?,
+        key: key.map(|pem| PrivateKey::parse(&pem)).transpose()?,
+        authority: authority.and_then(|pem| Certificate::parse(pem.expose()).ok()),
+    })
+}
+
+/// The same text with another certificate, and another key if one is given: whatever else people wrote into it stays.
+pub(crate) fn replace_embedded(
+    kubeconfig: &Secret,
+    certificate_pem: &str,
+    key: Option<&Secret>,
+) -> Result<Secret, Error> {
+    let document = Document::parse(kubeconfig)?;
+    let user = document.user().ok_or(Error::ReadKubeconfig)?;
+    let swap = |text: String, old: Option<&str>, new: &str| match old {
+        Some(old) if text.contains(old) => Ok(text.replace(old, &BASE64.encode(new.as_bytes()))),
+        // Folded over several lines, which no tool does.
+        _ => Err(Error::ReadKubeconfig),
+    };
+    let mut text = swap(kubeconfig.expose().to_owned(), user.certificate.as_deref(), certificate_pem)?;
+    if let Some(key) = key {
+        text = swap(text, user.key.as_deref(), key.expose())?;
+    }
+    Ok(Secret::new(text))
+}
+
+fn decode(base64: &str) -> Result<Secret, Error> {
+    let bytes = BASE64.decode(base64.as_bytes()).map_err(|_| Error::ReadKubeconfig)?;
+    String::from_utf8(bytes).map(Secret::new).map_err(|_| Error::ReadKubeconfig)
 }
 
 /// A JSON string is a YAML double-quoted scalar.
