@@ -148,6 +148,7 @@ impl ControlPlane {
             conf("super-admin", "kubernetes-super-admin", Some(SUPER_ADMIN_GROUP)),
             conf("controller-manager", "system:kube-controller-manager", None),
             conf("scheduler", "system:kube-scheduler", None),
+            conf("kube-proxy", "system:kube-proxy", None),
         ];
         for ControlPlaneNode { name, .. } in &self.nodes {
             let user = format!("system:node:{name}");
@@ -178,7 +179,8 @@ impl ControlPlane {
     }
 
     fn etcd_names(&self) -> Vec<SubjectName> {
-        sorted(self.machine_names())
+        // Members may have names of their own, which stay when a machine is replaced.
+        sorted(self.machine_names().into_iter().chain(self.extra_names.iter().cloned()).collect())
     }
 
     fn machine_names(&self) -> Vec<SubjectName> {

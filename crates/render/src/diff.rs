@@ -120,6 +120,12 @@ fn fields(bundle: &Bundle) -> BTreeMap<String, String> {
         ("join.clientCertificate", join.client_certificate.clone()),
         ("join.kubeletUnit", join.kubelet_unit.clone()),
         ("gate.path", bundle.gate.path.clone()),
+        ("node.role", bundle.kind.role.clone()),
+        ("node.os", bundle.kind.os.clone()),
+        ("node.provider", bundle.kind.provider.clone()),
+        ("node.layout", bundle.kind.layout.clone()),
+        ("runtime.name", bundle.runtime.name.clone()),
+        ("runtime.source", bundle.runtime.source.clone()),
     ]);
     if let Some(name) = &join.node_name {
         fields.insert("join.nodeName", name.clone());

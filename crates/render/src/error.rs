@@ -49,6 +49,12 @@ pub enum RenderError {
     UserDataTooLarge { provider: Provider, bytes: usize, limit: usize, parts: String, advice: &'static str },
     #[error("'{field}' of the machines {problem}: correct it in the spec")]
     Machines { field: &'static str, problem: String },
+    #[error("this group is delivered as a folder, so there is no user data: set delivery.format, or ask for a format")]
+    FolderHasNoUserData,
+    #[error("there are no templates of machines for the provider '{provider}': only aws and gce have them")]
+    NoTemplates { provider: String },
+    #[error("a template of machines needs 'machines.{field}' of the NodeGroup: write it into the spec")]
+    MachinesLack { field: &'static str },
 }
 
 /// A bundle that must not be used. nodestrap never repairs one: it was rendered from a spec and can be rendered again.

@@ -74,7 +74,11 @@ impl SpecValue for PkiFolder {
         let Origin::User(position) = drafts.user(node.span) else { return None };
         let folder = path.trim_end_matches('/');
         let read = |name: &'static str| {
-            let path = format!("{folder}/{name}");
+            // As under /etc/kubernetes: kubeconfigs beside the folder of certificates and keys.
+            let path = match name.ends_with(".conf") {
+                true => format!("{folder}/{name}"),
+                false => format!("{folder}/pki/{name}"),
+            };
             let reference = FileReference { path, position: position.clone(), field: "pki.folder" };
             (name, context.files.content(&reference))
         };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
 use ipnet::IpNet;
-use pki::{Certificate, Completed, ControlPlane, complete_control_plane};
+use pki::{Certificate, Completed, ControlPlane, SubjectName, complete_control_plane};
 use serde::Serialize;
 
 use crate::documents::load_complete;
@@ -62,6 +62,7 @@ fn text(view: &CreateView, completed: &Completed, screen: &Screen) -> String {
 }
 
 fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Result<ControlPlane, Failure> {
+    let mut extra_names = arguments.names.clone();
     let (cluster_name, api_server, networks, cluster_domain) = match (&arguments.cluster, &arguments.api_server) {
         (Some(cluster), Some(url)) => (
             cluster.to_string(),
@@ -72,6 +73,9 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
         _ => {
             let spec = load_complete(&arguments.files, screen)?;
             let networking = spec.cluster.networking;
+            let etcd = spec.cluster.etcd;
+            let member = |name| SubjectName::Dns(format!("{name}.{}", etcd.domain.value));
+            extra_names.extend(etcd.members.value.iter().map(member));
             (
                 spec.name.value.to_string(),
                 spec.cluster.api_server.value.as_str().to_owned(),
@@ -86,7 +90,7 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
         nodes: arguments.nodes.clone(),
         service_addresses: networks.iter().filter_map(first_address).collect(),
         cluster_domain,
-        extra_names: arguments.names.clone(),
+        extra_names,
         algorithm: arguments.algorithm.into(),
         authority_validity: validity(now, arguments.ca_lifetime),
         validity: validity(now, arguments.lifetime),

@@ -74,6 +74,8 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "kubernetesVersion", NewMachine, "the image brings the kubelet"),
     (Subject::Bundle, "requiredPrograms", NewMachine, "the image brings these programs"),
     (Subject::Bundle, "gate.path", NewMachine, "the bootstrap unit looks for the gate where the image says"),
+    (Subject::Bundle, "node", NewMachine, "a machine is what its image and its provider make it"),
+    (Subject::Bundle, "runtime", NewMachine, "the image brings the container runtime"),
     (Subject::Bundle, "", RestartKubelet, "the kubelet is set up by it"),
     (Subject::NotRequired, "", None, "a program more than needed does no harm"),
 

@@ -1,0 +1,148 @@
+//! A node group as a provider sees it: the bundle, how it is delivered, and the machines that get it; all from the spec.
+
+use spec::{CompleteNodeGroup, CompleteSpec, Compression, DeliveryFormat, Os, Provider};
+
+use crate::bundle::Bundle;
+use crate::delivery::machines::{
+    Document, Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group,
+    gce_instance_template,
+};
+use crate::delivery::{self, Compress, Delivery, Format, Installation, Store, UserData, UserDataPart};
+use crate::error::RenderError;
+
+/// Everything that is needed to start machines of a group.
+pub struct GroupDelivery<'s> {
+    spec: &'s CompleteSpec,
+    group: &'s CompleteNodeGroup,
+    pub bundle: Bundle,
+}
+
+/// The group's bundle, and the ways to deliver it.
+pub fn render_group<'s>(spec: &'s CompleteSpec, group: &str) -> Result<GroupDelivery<'s>, RenderError> {
+    let group = crate::find_group(spec, group)?;
+    Ok(GroupDelivery { spec, group, bundle: crate::render_node(spec, group)? })
+}
+
+impl GroupDelivery<'_> {
+    /// The form that the spec decides on; `None`: a folder.
+    pub fn format(&self) -> Option<Format> {
+        format_of(self.group.spec.delivery.format.value)
+    }
+
+    pub fn user_data(&self, format: Format) -> Result<UserData, RenderError> {
+        let decided = &self.group.spec.delivery;
+        let installation = match decided.nodestrap.installation.value {
+            spec::Installation::Image => Installation::InImage,
+            spec::Installation::Download => Installation::Download {
+                urls: decided.nodestrap.urls.value.iter().map(ToString::to_string).collect(),
+                sha256: decided.nodestrap.sha256.as_ref().map(|set| set.value.to_string()).unwrap_or_default(),
+                sha512: decided.nodestrap.sha512.as_ref().map(|set| set.value.to_string()),
+            },
+        };
+        let additional: Vec<UserDataPart> = self
+            .group
+            .spec
+            .additional_user_data
+            .value
+            .iter()
+            .map(|part| UserDataPart {
+                name: part.name.to_string(),
+                content_type: part.r#type.to_string(),
+                content: part.content.0.clone().into_bytes(),
+            })
+            .collect();
+        let authority = decided.store.certificate_authority.as_ref();
+        let store = (!decided.store.urls.value.is_empty()).then(|| Store {
+            urls: decided.store.urls.value.iter().map(ToString::to_string).collect(),
+            certificate_authorities: authority.map(|set| set.value.as_str().to_owned()),
+        });
+        delivery::user_data(
+            format,
+            &Delivery {
+                bundle: &self.bundle,
+                installation: &installation,
+                nodestrap_path: decided.nodestrap.path.value.as_str(),
+                additional: &additional,
+                store: store.as_ref(),
+                provider: self.provider(),
+                compress: match decided.compression.value {
+                    Compression::Auto => Compress::WhereTaken,
+                    Compression::Never => Compress::Never,
+                },
+            },
+        )
+    }
+
+    /// The provider's template of a machine, and the group that keeps so many of them running.
+    pub fn machines(&self) -> Result<(Document, Document), RenderError> {
+        let format = self.format().ok_or(RenderError::FolderHasNoUserData)?;
+        let user_data = self.user_data(format)?;
+        let machines = self.describe_machines()?;
+        match self.spec.cluster.provider.value {
+            Provider::Aws => {
+                let template = aws_launch_template(&machines, &user_data)?;
+                let group = aws_auto_scaling_group(&machines, &template)?;
+                Ok((template, group))
+            }
+            Provider::Gce => {
+                let template = gce_instance_template(&machines, &user_data)?;
+                let group = gce_instance_group(&machines, &template)?;
+                Ok((template, group))
+            }
+            other => Err(RenderError::NoTemplates { provider: other.to_string() }),
+        }
+    }
+
+    fn describe_machines(&self) -> Result<Machines, RenderError> {
+        let decided = &self.group.spec.machines;
+        let needed = |field: &'static str, value: Option<String>| value.ok_or(RenderError::MachinesLack { field });
+        let text = |setting: &Option<spec::Setting<spec::Line>>| setting.as_ref().map(|set| set.value.to_string());
+        Ok(Machines {
+            name: format!("{}-{}", self.bundle.cluster.replace('.', "-"), self.bundle.group),
+            image: needed("image", text(&decided.image))?,
+            instance_type: needed("instanceType", decided.instance_type.as_ref().map(|set| set.value.to_string()))?,
+            min: decided.min.value,
+            max: decided.max.value,
+            desired: Some(decided.desired.value),
+            subnets: decided.subnets.value.iter().map(ToString::to_string).collect(),
+            security_groups: decided.security_groups.value.iter().map(ToString::to_string).collect(),
+            identity: text(&decided.identity),
+            tags: decided.tags.value.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+            root_volume: decided.disk_size.as_ref().map(|size| RootVolume {
+                device: root_device(self.group.spec.os.value).to_owned(),
+                gib: size.value,
+                kind: None,
+            }),
+            zones: Vec::new(),
+            metadata_hops: None,
+        })
+    }
+
+    fn provider(&self) -> delivery::Provider {
+        match self.spec.cluster.provider.value {
+            Provider::Aws => delivery::Provider::Aws,
+            Provider::Gce => delivery::Provider::Gce,
+            Provider::Azure => delivery::Provider::Azure,
+            Provider::Openstack => delivery::Provider::Openstack,
+            Provider::Metal => delivery::Provider::Metal,
+        }
+    }
+}
+
+/// As the images of these systems name it on AWS.
+fn root_device(os: Os) -> &'static str {
+    match os {
+        Os::Ubuntu | Os::Rhel => "/dev/sda1",
+        _ => "/dev/xvda",
+    }
+}
+
+fn format_of(format: DeliveryFormat) -> Option<Format> {
+    match format {
+        DeliveryFormat::CloudConfig => Some(Format::CloudConfig),
+        DeliveryFormat::Mime => Some(Format::Mime),
+        DeliveryFormat::Ignition => Some(Format::Ignition3),
+        DeliveryFormat::Ignition2 => Some(Format::Ignition2),
+        DeliveryFormat::Folder => None,
+    }
+}
