@@ -112,6 +112,10 @@ pub enum BundleError {
     UnitName { name: String },
     #[error("the unit '{name}' stands twice in the bundle: render it again")]
     DuplicateUnit { name: String },
+    #[error("the hook '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
+    Hook { name: String, problem: &'static str },
+    #[error("the container runtime of the bundle {problem}: render it again with this version of nodestrap")]
+    Runtime { problem: &'static str },
     #[error("'{name}' in the bundle is no name that the gate may set: render it again")]
     GateName { name: String },
     #[error("the value of '{name}' in the gate has a control character: render the bundle again")]

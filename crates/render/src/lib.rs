@@ -21,6 +21,7 @@ mod kubeconfig;
 mod kubelet;
 pub mod network;
 mod node;
+mod pod;
 mod runtime;
 mod static_pods;
 mod system;
