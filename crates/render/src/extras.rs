@@ -9,7 +9,7 @@ use spec::{
 
 use crate::bundle::{File, Hook, Part, Start, Unit};
 use crate::error::RenderError;
-use crate::runtime::{self, MIRRORS_FOLDER};
+use crate::runtime;
 use crate::system::proxy_variables;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments};
 
@@ -47,8 +47,8 @@ pub(crate) fn render_extra_units(units: &[ExtraUnit]) -> Part {
 pub(crate) struct HookInputs<'a> {
     pub(crate) runtime: &'a CompleteContainerRuntime,
     pub(crate) proxy: &'a CompleteProxy,
-    /// Whether images come from mirrors.
-    pub(crate) mirrored: bool,
+    /// Where mirrors of registries are written down, if there are any.
+    pub(crate) mirrors_folder: Option<&'a str>,
 }
 
 impl<'a> HookInputs<'a> {
@@ -56,7 +56,8 @@ impl<'a> HookInputs<'a> {
         Self {
             runtime: &group.container_runtime,
             proxy: &cluster.proxy,
-            mirrored: !cluster.registry_mirrors.value.is_empty(),
+            mirrors_folder: (!cluster.registry_mirrors.value.is_empty())
+                .then(|| runtime::mirrors_folder(&group.container_runtime.config)),
         }
     }
 }
@@ -125,7 +126,7 @@ fn container_unit(
         variables.iter().fold(oneshot(timeout_seconds), |section, (name, value)| section.environment(name, value));
     let run = Run { name: hook.name.as_str(), container, environment: &environment, client: client(inputs.runtime) };
     let service = match runtime {
-        Runtime::Containerd => run.by_containerd(service, inputs.mirrored),
+        Runtime::Containerd => run.by_containerd(service, inputs.mirrors_folder),
         Runtime::CriO | Runtime::Docker => run.by_docker_like(service),
     };
     UnitFile::new(vec![description(hook).text("Requires", unit).text("After", unit), service]).render()
@@ -162,16 +163,16 @@ impl<'a> Run<'a> {
         self.environment.iter().flat_map(move |variable| [flag, variable.as_str()])
     }
 
-    fn by_containerd(&self, service: Section<'a>, mirrored: bool) -> Section<'a> {
+    fn by_containerd(&self, service: Section<'a>, mirrors_folder: Option<&'a str>) -> Section<'a> {
         let image = self.container.image.as_str();
         let of_namespace = |words: &[&'a str]| -> Vec<Argument<'a>> {
             arguments(["-n", NAMESPACE].into_iter().chain(words.iter().copied()))
         };
-        let pull: &[&str] = if mirrored {
-            &["images", "pull", "--hosts-dir", MIRRORS_FOLDER, image]
-        } else {
-            &["images", "pull", image]
-        };
+        let mut pull: Vec<&str> = vec!["images", "pull"];
+        if let Some(folder) = mirrors_folder {
+            pull.extend(["--hosts-dir", folder]);
+        }
+        pull.push(image);
         let mut run: Vec<&str> = vec!["run", "--rm", "--net-host"];
         run.extend(self.environment("--env"));
         run.extend([image, self.name]);
@@ -191,7 +192,7 @@ impl<'a> Run<'a> {
                 client(),
                 of_namespace(&["containers", "delete", self.name]),
             )
-            .command("ExecStartPre", client(), of_namespace(pull))
+            .command("ExecStartPre", client(), of_namespace(&pull))
             .command("ExecStart", client(), of_namespace(&run))
     }
 

@@ -1,5 +1,7 @@
 //! The kubelet's files: configuration, what it joins with, unit and arguments.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_yaml};
 
@@ -48,10 +50,18 @@ pub(crate) fn object(tree: &ConfigTree) -> Map<String, Value> {
     tree.iter().map(|(name, node)| (name.clone(), value(node))).collect()
 }
 
+/// The text at a path of a configuration.
+pub(crate) fn leaf_text<'t>(tree: &'t ConfigTree, path: &[&str]) -> Option<&'t str> {
+    let (first, rest) = path.split_first()?;
+    match (tree.get(*first)?, rest) {
+        (ConfigNode::Leaf(setting), []) => setting.value.as_str(),
+        (ConfigNode::Branch(below), rest) => leaf_text(below, rest),
+        (ConfigNode::Leaf(_), _) => None,
+    }
+}
+
 /// Flags as one value of the gate, which systemd splits at white space into arguments.
-pub(crate) fn render_arguments<'a>(
-    flags: impl IntoIterator<Item = (&'a String, &'a Setting<String>)>,
-) -> Result<String, RenderError> {
+pub(crate) fn render_arguments(flags: &BTreeMap<String, Setting<String>>) -> Result<String, RenderError> {
     let mut arguments = String::new();
     for (flag, setting) in flags {
         let value = &setting.value;

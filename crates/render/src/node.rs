@@ -17,8 +17,6 @@ use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings}
 use crate::{runtime, static_pods, system};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
-/// The user of the kubeconfigs that nodestrap writes for kubelets.
-pub(crate) const KUBELET_USER: &str = "kubelet-bootstrap";
 
 /// The bundle of one group of nodes.
 pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderError> {
@@ -49,18 +47,17 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
 
-    let flags = group.kubelet.flags.iter().filter(|(flag, _)| identity.uses_flag(flag));
     finish(Bundle {
         cluster: name.to_owned(),
         group: node_group.name.value.to_string(),
         kubernetes_version: group.kubernetes_version.value.to_string(),
         kind: kind(cluster, group),
-        required_programs: required_programs(cluster, group),
+        required_programs: required_programs(cluster, group, &identity),
         files: part.files,
         units: part.units,
         hooks,
         runtime: runtime::describe(&group.container_runtime),
-        gate: gate(spec, node_group, kubelet::render_arguments(flags)?),
+        gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?),
         join,
     })
 }
@@ -112,11 +109,6 @@ impl<'a> Identity<'a> {
             (None, None) => Err(RenderError::NoCredential),
         }
     }
-
-    /// A kubelet with a bootstrap kubeconfig asks for a certificate, which a program's credentials make needless.
-    fn uses_flag(&self, flag: &str) -> bool {
-        flag != BOOTSTRAP_KUBECONFIG_FLAG || !matches!(self, Self::Exec(_))
-    }
 }
 
 fn join(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_>) -> Result<Join, RenderError> {
@@ -145,12 +137,13 @@ fn kubelet_part(
     identity: &Identity<'_>,
 ) -> Result<Part, RenderError> {
     let authority = cluster.join.certificate_authority.value.as_str();
-    let kubeconfig = |credential: Credential<'_>| {
-        render_kubeconfig(name, cluster.api_server.value.as_str(), authority, KUBELET_USER, &credential)
-    };
+    let kubeconfig =
+        |user, credential| render_kubeconfig(name, cluster.api_server.value.as_str(), authority, user, &credential);
     let (flag, credentials) = match identity {
-        Identity::Token(token) => (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig(Credential::Token(token))),
-        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig(Credential::Exec(program))),
+        Identity::Token(token) => {
+            (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token)))
+        }
+        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
         Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, text.as_bytes().to_vec()),
     };
     let unit = kubelet::render_unit(&UnitInputs {
@@ -194,8 +187,14 @@ fn network_part(cluster: &CompleteCluster, group: &CompleteGroup, join: &Join) -
     })
 }
 
-fn required_programs(cluster: &CompleteCluster, group: &CompleteGroup) -> Vec<String> {
+fn required_programs(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_>) -> Vec<String> {
     let mut programs = vec![group.kubelet.binary.value.to_string()];
+    // Of a bare name only the kubelet's PATH knows where it is.
+    if let Identity::Exec(program) = identity
+        && program.command.as_str().starts_with('/')
+    {
+        programs.push(program.command.to_string());
+    }
     programs.extend(runtime::required_program(&group.container_runtime));
     if cluster.networking.pod_network.value == PodNetwork::Bridge {
         let folder = &group.container_runtime.cni_binaries.value;

@@ -100,7 +100,7 @@ impl Mounts {
     pub(crate) fn file(&mut self, path: &str) {
         let below = |folder: &&&str| path.strip_prefix(**folder).is_some_and(|rest| rest.starts_with('/'));
         match PKI_FOLDERS.iter().find(below) {
-            Some(folder) => self.folder(folder),
+            Some(folder) => self.add(folder, "Directory", true),
             None => self.add(path, "File", true),
         }
     }
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn etcd_sees_its_own_certificates_only_and_the_api_server_a_folder_once() {
-        let folder = |path: &str| (path.to_owned(), "DirectoryOrCreate", true);
+        let folder = |path: &str| (path.to_owned(), "Directory", true);
         assert_eq!(
             paths(&[("cert-file", "/etc/kubernetes/pki/etcd/server.crt")]),
             [folder("/etc/kubernetes/pki/etcd")]

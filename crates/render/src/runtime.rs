@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use spec::{CompleteContainerRuntime, ConfigNode, ConfigTree, Host, Runtime as RuntimeName, RuntimeSource, WebUrl};
+use spec::{CompleteContainerRuntime, ConfigTree, Host, Runtime as RuntimeName, RuntimeSource, WebUrl};
 
 use crate::bundle::{Archive, File, Package, Part, Runtime, Start, Unit};
 use crate::error::RenderError;
-use crate::kubelet::object;
+use crate::kubelet::{leaf_text, object};
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
 const CONTAINERD_CONFIG_PATH: &str = "/etc/containerd/config.toml";
 const CRIO_REGISTRIES_PATH: &str = "/etc/containers/registries.conf.d/90-nodestrap.conf";
-/// Where containerd looks for mirrors, once it is told so.
-pub(crate) const MIRRORS_FOLDER: &str = "/etc/containerd/certs.d";
-const IMAGES_PLUGIN: &str = "io.containerd.cri.v1.images";
+/// Where completion leads containerd to, unless the user did.
+const MIRRORS_FOLDER: &str = "/etc/containerd/certs.d";
+/// Of containerd 2, and of containerd 1.
+const IMAGE_PLUGINS: [&str; 2] = ["io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri"];
 
 const HEADER: &str =
     "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n\n";
@@ -37,7 +38,7 @@ pub(crate) fn render_runtime(
     let mut part = Part { files: Vec::new(), units: vec![Unit::new(unit_name(name), Start::BeforeGate)] };
     match name {
         RuntimeName::Containerd => {
-            let config = render_config(&runtime.config, !mirrors.is_empty())?;
+            let config = render_config(&runtime.config)?;
             part.files.push(File::public(CONTAINERD_CONFIG_PATH, config));
             part.files.extend(render_hosts(&runtime.config, mirrors));
             if runtime.source.value == RuntimeSource::Tree {
@@ -71,41 +72,21 @@ pub(crate) fn required_program(runtime: &CompleteContainerRuntime) -> Option<Str
     (runtime.source.value == RuntimeSource::Preinstalled).then(|| runtime.binary.value.to_string())
 }
 
-/// `mirrored`: mirrors are written to files that containerd must be told about, unless the user did.
-pub(crate) fn render_config(tree: &ConfigTree, mirrored: bool) -> Result<Vec<u8>, RenderError> {
-    let mut fields = object(tree);
-    if mirrored && mirrors_folder(tree).is_none() {
-        let registry = ["plugins", IMAGES_PLUGIN, "registry"].into_iter().try_fold(&mut fields, |fields, name| {
-            let below = fields.entry(name).or_insert_with(|| Value::Object(serde_json::Map::new()));
-            below.as_object_mut()
-        });
-        let registry = registry.ok_or_else(|| RenderError::ContainerdValue {
-            path: format!("plugins.{IMAGES_PLUGIN}.registry"),
-            problem: "registryMirrors needs a table here",
-        })?;
-        registry.insert("config_path".to_owned(), Value::from(MIRRORS_FOLDER));
-    }
-    let table = table(&fields, "")?;
+pub(crate) fn render_config(tree: &ConfigTree) -> Result<Vec<u8>, RenderError> {
+    let table = table(&object(tree), "")?;
     let body = toml::to_string_pretty(&table).map_err(|source| RenderError::ContainerdToml { source })?;
     Ok([HEADER, &body].concat().into_bytes())
 }
 
-/// The user's own folder of mirrors; the first, if there are several.
-fn mirrors_folder(tree: &ConfigTree) -> Option<&str> {
-    let branch = |tree, name: &str| match ConfigTree::get(tree, name) {
-        Some(ConfigNode::Branch(below)) => Some(below),
-        _ => None,
-    };
-    let registry = branch(branch(branch(tree, "plugins")?, IMAGES_PLUGIN)?, "registry")?;
-    match registry.get("config_path")? {
-        ConfigNode::Leaf(setting) => setting.value.as_str()?.split(':').find(|folder| !folder.is_empty()),
-        ConfigNode::Branch(_) => None,
-    }
+/// Where the configuration leads containerd to; the first folder, if there are several.
+pub(crate) fn mirrors_folder(tree: &ConfigTree) -> &str {
+    let path = IMAGE_PLUGINS.iter().find_map(|plugin| leaf_text(tree, &["plugins", plugin, "registry", "config_path"]));
+    path.and_then(|path| path.split(':').find(|folder| !folder.is_empty())).unwrap_or(MIRRORS_FOLDER)
 }
 
 /// One file for each registry that has mirrors.
 fn render_hosts(tree: &ConfigTree, mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> Vec<File> {
-    let folder = mirrors_folder(tree).unwrap_or(MIRRORS_FOLDER).trim_end_matches('/');
+    let folder = mirrors_folder(tree).trim_end_matches('/');
     let file = |(registry, urls): (&Host, &Vec<WebUrl>)| {
         // The registry of docker.io has a name of its own.
         let server = if registry.as_str() == "docker.io" { "registry-1.docker.io" } else { registry.as_str() };

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spec::{
     CompleteCluster, CompleteDnsController, CompleteEtcd, CompleteGroup, CompleteKubeApiserver,
-    CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler, ConfigNode, ConfigTree, PkiFolder, Role,
-    Setting, render_yaml,
+    CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler, ConfigTree, PkiFolder, Role, Setting,
+    render_yaml,
 };
 
 use crate::bundle::File;
 use crate::error::RenderError;
-use crate::kubelet::object;
+use crate::kubelet::{leaf_text, object};
 use crate::pod::{Mounts, Pod, Probe, Resources};
 use crate::system::is_red_hat_like;
 
@@ -230,14 +230,4 @@ fn serving(flags: &Flags, default_port: u16) -> (&str, u16) {
 fn split_port(authority: &str) -> Option<(&str, u16)> {
     let (host, port) = authority.trim_end_matches('/').rsplit_once(':')?;
     Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?))
-}
-
-/// The text at a path of a configuration.
-pub(crate) fn leaf_text<'t>(tree: &'t ConfigTree, path: &[&str]) -> Option<&'t str> {
-    let (first, rest) = path.split_first()?;
-    match (tree.get(*first)?, rest) {
-        (ConfigNode::Leaf(setting), []) => setting.value.as_str(),
-        (ConfigNode::Branch(below), rest) => leaf_text(below, rest),
-        (ConfigNode::Leaf(_), _) => None,
-    }
 }

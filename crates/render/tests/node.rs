@@ -242,16 +242,18 @@ fn nodestrap_is_called_where_it_lies() {
 fn a_program_that_gives_credentials_takes_the_place_of_the_bootstrap() {
     let join = "  join: {exec: {command: /usr/bin/who, arguments: [token, '-i', lab], environment: {A: b}}, \
                 certificateAuthority: {file: ca.crt}}\n";
+    const KUBECONFIG: &str = "/etc/kubernetes/kubelet.kubeconfig";
     let bundle = render(join, "");
     assert!(!bundle.gate.environment["KUBELET_ARGS"].contains("bootstrap-kubeconfig"));
     assert!(!has(&bundle, "/etc/kubernetes/bootstrap-kubelet.kubeconfig"));
-    let kubeconfig = text(&bundle, "/var/lib/kubelet/kubeconfig");
+    let kubeconfig = text(&bundle, KUBECONFIG);
     for part in ["client.authentication.k8s.io/v1", "command: /usr/bin/who", "interactiveMode: Never", "value: b"] {
         assert!(kubeconfig.contains(part), "{part} in {kubeconfig}");
     }
     // Nobody waits for a certificate that never comes.
-    assert_eq!(bundle.join.client_certificate, "/var/lib/kubelet/kubeconfig");
-    assert_eq!(bundle.join.bootstrap_kubeconfig, "/var/lib/kubelet/kubeconfig");
+    assert_eq!(bundle.join.client_certificate, KUBECONFIG);
+    assert_eq!(bundle.join.bootstrap_kubeconfig, KUBECONFIG);
+    assert!(bundle.required_programs.contains(&"/usr/bin/who".to_owned()));
 }
 
 #[test]
