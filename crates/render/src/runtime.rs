@@ -11,6 +11,7 @@ use crate::error::RenderError;
 use crate::kubelet::{leaf_text, object};
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
+pub(crate) const CONTAINERD_UNIT: &str = "containerd.service";
 const CONTAINERD_CONFIG_PATH: &str = "/etc/containerd/config.toml";
 const CRIO_REGISTRIES_PATH: &str = "/etc/containers/registries.conf.d/90-nodestrap.conf";
 /// Where completion leads containerd to, unless the user did.
@@ -23,7 +24,7 @@ const HEADER: &str =
 
 pub(crate) fn unit_name(runtime: RuntimeName) -> &'static str {
     match runtime {
-        RuntimeName::Containerd => "containerd.service",
+        RuntimeName::Containerd => CONTAINERD_UNIT,
         RuntimeName::CriO => "crio.service",
         RuntimeName::Docker => "docker.service",
     }

@@ -33,6 +33,11 @@ fn cases() -> Vec<String> {
     let entries = fs::read_dir(golden_root()).expect("the golden folder can be listed");
     let folders = entries.map(|entry| entry.expect("the golden folder can be listed").path());
     let cases = folders.filter(|folder| folder.join("spec.yaml").exists());
+    // Other layouts hold their own goldens beside their code.
+    let cases = cases.filter(|folder| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        !name.starts_with("eksctl-") && !name.starts_with("tectonic-")
+    });
     let mut names: Vec<String> =
         cases.filter_map(|folder| folder.file_name().map(|name| name.to_string_lossy().into_owned())).collect();
     names.sort();
