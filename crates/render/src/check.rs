@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::bundle::{Bundle, File, Gate, Secrecy, Unit};
+use spec::{HookSlot, RuntimeSource};
+
+use crate::bundle::{Bundle, File, Gate, Hook, Runtime, Secrecy, Unit};
 use crate::error::BundleError;
 use crate::gate::{SEAL, is_variable_name};
 
 /// The one mode of a secret file.
 const SECRET_MODE: u32 = 0o600;
+
+/// Where the units of a bundle lie, with the slash.
+const UNIT_FOLDER: &str = "/etc/systemd/system/";
 
 /// Unit types that a bundle may start.
 const UNIT_SUFFIXES: [&str; 6] = [".service", ".socket", ".target", ".timer", ".mount", ".path"];
@@ -18,12 +23,15 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
         ("cluster", &bundle.cluster),
         ("group", &bundle.group),
         ("kubernetesVersion", &bundle.kubernetes_version),
+        ("node.role", &bundle.kind.role),
+        ("node.os", &bundle.kind.os),
+        ("node.provider", &bundle.kind.provider),
+        ("node.layout", &bundle.kind.layout),
+        ("runtime.name", &bundle.runtime.name),
         ("join.apiServer", &bundle.join.api_server),
     ];
     for (field, text) in texts {
-        if text.is_empty() || text.chars().any(char::is_control) {
-            return Err(BundleError::Text { field });
-        }
+        validate_text(field, text)?;
     }
     let paths = bundle.required_programs.iter().chain([
         &bundle.gate.path,
@@ -37,7 +45,71 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     validate_files(&bundle.files, &bundle.gate)?;
     validate_gate(&bundle.gate)?;
     validate_units(&bundle.units)?;
+    validate_hooks(&bundle.hooks, &bundle.files)?;
+    validate_runtime(&bundle.runtime)?;
     validate_unit_name(&bundle.join.kubelet_unit)
+}
+
+fn validate_text(field: &'static str, text: &str) -> Result<(), BundleError> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err(BundleError::Text { field });
+    }
+    Ok(())
+}
+
+/// A hook whose unit were not there would stop a bootstrap half-way: it is refused before anything is changed.
+fn validate_hooks(hooks: &[Hook], files: &[File]) -> Result<(), BundleError> {
+    let mut previous = "";
+    for hook in hooks {
+        let refuse = |problem| Err(BundleError::Hook { name: hook.name.clone(), problem });
+        validate_text("hooks.name", &hook.name)?;
+        validate_unit_name(&hook.unit)?;
+        if hook.name.as_str() <= previous {
+            return refuse("is there twice or out of order");
+        }
+        previous = &hook.name;
+        if hook.slot.parse::<HookSlot>().is_err() {
+            return refuse("has a slot that this nodestrap does not know");
+        }
+        if hook.timeout_seconds == 0 {
+            return refuse("has a timeout of zero");
+        }
+        let is_unit = |file: &File| file.path.strip_prefix(UNIT_FOLDER) == Some(&hook.unit);
+        if !files.iter().any(is_unit) {
+            return refuse("has no file for its unit");
+        }
+    }
+    Ok(())
+}
+
+/// What is installed must be named and provable.
+fn validate_runtime(runtime: &Runtime) -> Result<(), BundleError> {
+    let Ok(source) = runtime.source.parse::<RuntimeSource>() else {
+        return Err(BundleError::Runtime { problem: "has a source that this nodestrap does not know" });
+    };
+    let problem = match (source, &runtime.archive, &runtime.package) {
+        (RuntimeSource::Tree | RuntimeSource::Sysext, None, _) => "comes from an archive but names none",
+        (RuntimeSource::Package, _, None) => "comes from a package but names none",
+        (_, Some(archive), _) if archive.urls.is_empty() => "has an archive without an address",
+        (_, Some(archive), _) if !archive.urls.iter().all(|url| is_web_address(url)) => {
+            "has an archive whose address is neither http nor https"
+        }
+        (_, Some(archive), _) if !is_sha256(&archive.sha256) => "has an archive without a SHA-256",
+        (_, archive, package) => {
+            let texts = package.iter().flat_map(|package| [&package.name, &package.version]);
+            let texts = texts.chain(archive.iter().flat_map(|archive| &archive.urls));
+            return texts.into_iter().try_for_each(|text| validate_text("runtime", text));
+        }
+    };
+    Err(BundleError::Runtime { problem })
+}
+
+fn is_web_address(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn validate_files(files: &[File], gate: &Gate) -> Result<(), BundleError> {
@@ -105,6 +177,15 @@ fn validate_gate(gate: &Gate) -> Result<(), BundleError> {
         if value.chars().any(char::is_control) {
             return Err(BundleError::GateValue { name: name.clone() });
         }
+    }
+    let mut previous = "";
+    for name in &gate.facts {
+        // What the bundle says and what the node finds out are different variables, each there once.
+        let known = gate.environment.contains_key(name) || name.as_str() <= previous;
+        if !is_variable_name(name) || name == SEAL || known {
+            return Err(BundleError::GateName { name: name.clone() });
+        }
+        previous = name;
     }
     Ok(())
 }

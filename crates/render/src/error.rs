@@ -33,6 +33,28 @@ pub enum RenderError {
     ContainerdValue { path: String, problem: &'static str },
     #[error("writing the containerd configuration as TOML")]
     ContainerdToml { source: toml::ser::Error },
+    #[error(
+        "the time server '{server}' has a port, which the time client of {os} cannot use: \
+         leave out the port, or give the client its own configuration with fileAssets"
+    )]
+    TimeServerPort { server: String, os: String },
+    #[error("the hook '{hook}' has a timeout that is not positive: give it one such as '5m0s'")]
+    HookTimeout { hook: String },
+    #[error("the hook '{hook}' has neither a unit nor a container: give it one of them")]
+    EmptyHook { hook: String },
+    #[error(
+        "the hook '{hook}' runs a container at '{slot}', before the container runtime is installed: \
+         use the slot 'after-runtime' or later, or a unit"
+    )]
+    HookBeforeRuntime { hook: String, slot: &'static str },
+    #[error("the layout '{layout}' cannot be rendered by this version of nodestrap: leave out 'layout', or upgrade")]
+    LayoutNotRendered { layout: &'static str },
+    #[error("a control plane needs certificates and keys, and the complete spec has no 'pki.folder': complete it anew")]
+    NoPki,
+    #[error(
+        "nodes have nothing to join with, neither a token nor a program that gives credentials: complete the spec anew"
+    )]
+    NoCredential,
     #[error("the rendered bundle is not valid")]
     Bundle { source: BundleError },
     #[error("cloud-config cannot install nodestrap: use the format mime, or an image that brings nodestrap")]
@@ -110,6 +132,10 @@ pub enum BundleError {
     UnitName { name: String },
     #[error("the unit '{name}' stands twice in the bundle: render it again")]
     DuplicateUnit { name: String },
+    #[error("the hook '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
+    Hook { name: String, problem: &'static str },
+    #[error("the container runtime of the bundle {problem}: render it again with this version of nodestrap")]
+    Runtime { problem: &'static str },
     #[error("'{name}' in the bundle is no name that the gate may set: render it again")]
     GateName { name: String },
     #[error("the value of '{name}' in the gate has a control character: render the bundle again")]

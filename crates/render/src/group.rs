@@ -9,6 +9,7 @@ use crate::delivery::machines::{
 };
 use crate::delivery::{self, Compress, Delivery, Format, Installation, Store, UserData, UserDataPart};
 use crate::error::RenderError;
+use crate::node::{find_group, render_node};
 
 /// Everything that is needed to start machines of a group.
 pub struct GroupDelivery<'s> {
@@ -19,8 +20,8 @@ pub struct GroupDelivery<'s> {
 
 /// The group's bundle, and the ways to deliver it.
 pub fn render_group<'s>(spec: &'s CompleteSpec, group: &str) -> Result<GroupDelivery<'s>, RenderError> {
-    let group = crate::find_group(spec, group)?;
-    Ok(GroupDelivery { spec, group, bundle: crate::render_node(spec, group)? })
+    let group = find_group(spec, group)?;
+    Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? })
 }
 
 impl GroupDelivery<'_> {

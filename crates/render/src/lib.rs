@@ -11,18 +11,24 @@
 
 pub mod bundle;
 mod check;
-mod containerd;
 pub mod delivery;
 mod diff;
 mod document;
 mod error;
+mod extras;
 pub mod gate;
+mod group;
 mod json;
+mod kubeconfig;
 mod kubelet;
 pub mod network;
+mod node;
+mod pod;
+mod runtime;
+mod static_pods;
 mod stub;
+mod system;
 mod unit;
-mod worker;
 
 pub use bundle::{
     Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
@@ -31,6 +37,7 @@ pub use delivery::{cloud_config, read_user_data, user_data};
 pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles};
 pub use error::{BundleError, RenderError};
 pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};
+pub use group::{GroupDelivery, render_group};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
+pub use node::render_bundle;
 pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
-pub use worker::render_bundle;

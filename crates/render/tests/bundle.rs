@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use render::{Bundle, BundleError, File, Gate, Join, Secrecy, Start, Unit, cloud_config};
+use render::{
+    Archive, Bundle, BundleError, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
+    cloud_config,
+};
 
 const CANARY: &str = "canary.0123456789abcdef";
 
@@ -11,25 +14,50 @@ fn file(path: &str, mode: u32, secrecy: Secrecy, content: &[u8]) -> File {
     File { path: path.to_owned(), mode, secrecy, content: content.to_vec() }
 }
 
+fn hook(name: &str) -> Hook {
+    Hook {
+        name: name.to_owned(),
+        slot: "before-kubelet".to_owned(),
+        unit: "hook.service".to_owned(),
+        timeout_seconds: 300,
+        required: true,
+    }
+}
+
 fn sample() -> Bundle {
     Bundle {
         cluster: "lab".to_owned(),
         group: "workers".to_owned(),
         kubernetes_version: "1.36.3".to_owned(),
+        kind: NodeKind {
+            role: "worker".to_owned(),
+            os: "debian".to_owned(),
+            provider: "metal".to_owned(),
+            layout: "nodestrap".to_owned(),
+        },
         required_programs: vec!["/usr/bin/kubelet".to_owned()],
         files: vec![
             file("/etc/a/secret", 0o600, Secrecy::Secret, CANARY.as_bytes()),
             file("/etc/a/text", 0o644, Secrecy::Public, "é: \"quoted\"\n".as_bytes()),
             file("/etc/b", 0o755, Secrecy::Public, &[0, 255, 1, 254]),
+            file("/etc/systemd/system/hook.service", 0o644, Secrecy::Public, b"[Service]\n"),
         ],
         units: vec![
             Unit { name: "containerd.service".to_owned(), start: Start::BeforeGate },
             Unit { name: "kubelet.service".to_owned(), start: Start::AfterGate },
             Unit { name: "nodestrap-network.service".to_owned(), start: Start::ByOthers },
         ],
+        hooks: vec![hook("a"), hook("b")],
+        runtime: Runtime {
+            name: "containerd".to_owned(),
+            source: "tree".to_owned(),
+            archive: Some(Archive { urls: vec!["https://a/b".to_owned()], sha256: "0a".repeat(32) }),
+            package: None,
+        },
         gate: Gate {
             path: "/etc/kubernetes/kubelet.env".to_owned(),
             environment: BTreeMap::from([("KUBELET_ARGS".to_owned(), "--v=2".to_owned())]),
+            facts: vec!["NODE_IP".to_owned()],
         },
         join: Join {
             api_server: "https://10.0.0.1:6443".to_owned(),
@@ -61,17 +89,24 @@ fn the_manifest_is_canonical_json_without_contents() {
         r#"{"apiVersion":"nodestrap.io/v1alpha1","cluster":"lab","files":["#,
         r#"{"mode":"0600","path":"/etc/a/secret","secret":true,"sha256":"SECRET","size":23},"#,
         r#"{"mode":"0644","path":"/etc/a/text","secret":false,"sha256":"TEXT","size":13},"#,
-        r#"{"mode":"0755","path":"/etc/b","secret":false,"sha256":"BINARY","size":4}],"#,
-        r#""gate":{"environment":{"KUBELET_ARGS":"--v=2"},"path":"/etc/kubernetes/kubelet.env"},"group":"workers","#,
+        r#"{"mode":"0755","path":"/etc/b","secret":false,"sha256":"BINARY","size":4},"#,
+        r#"{"mode":"0644","path":"/etc/systemd/system/hook.service","secret":false,"sha256":"UNIT","size":10}],"#,
+        r#""gate":{"environment":{"KUBELET_ARGS":"--v=2"},"facts":["NODE_IP"],"path":"/etc/kubernetes/kubelet.env"},"#,
+        r#""group":"workers","#,
+        r#""hooks":[{"name":"a","required":true,"slot":"before-kubelet","timeoutSeconds":300,"unit":"hook.service"},"#,
+        r#"{"name":"b","required":true,"slot":"before-kubelet","timeoutSeconds":300,"unit":"hook.service"}],"#,
         r#""join":{"apiServer":"https://10.0.0.1:6443","bootstrapKubeconfig":"/etc/a/secret","#,
         r#""clientCertificate":"/var/lib/kubelet/pki/kubelet-client-current.pem","#,
         r#""kubeconfig":"/var/lib/kubelet/kubeconfig","kubeletUnit":"kubelet.service"},"kind":"Bundle","#,
-        r#""kubernetesVersion":"1.36.3","requiredPrograms":["/usr/bin/kubelet"],"#,
+        r#""kubernetesVersion":"1.36.3","#,
+        r#""node":{"layout":"nodestrap","os":"debian","provider":"metal","role":"worker"},"#,
+        r#""requiredPrograms":["/usr/bin/kubelet"],"#,
+        r#""runtime":{"archive":{"sha256":"ARCHIVE","urls":["https://a/b"]},"name":"containerd","source":"tree"},"#,
         r#""units":[{"name":"containerd.service","start":"beforeGate"},"#,
         r#"{"name":"kubelet.service","start":"afterGate"},{"name":"nodestrap-network.service","start":"byOthers"}]}"#,
     );
-    let mut expected = expected.to_owned();
-    for (name, file) in ["SECRET", "TEXT", "BINARY"].into_iter().zip(sample().files) {
+    let mut expected = expected.replace("ARCHIVE", &"0a".repeat(32));
+    for (name, file) in ["SECRET", "TEXT", "BINARY", "UNIT"].into_iter().zip(sample().files) {
         expected = expected.replace(name, &file.sha256());
     }
     assert_eq!(manifest, expected);
@@ -80,7 +115,7 @@ fn the_manifest_is_canonical_json_without_contents() {
 #[test]
 fn the_digest_covers_every_field() {
     let digest = sample().digest();
-    let changes: [fn(&mut Bundle); 13] = [
+    let changes: [fn(&mut Bundle); 18] = [
         |bundle| bundle.cluster.push('x'),
         |bundle| bundle.group.push('x'),
         |bundle| bundle.kubernetes_version.push('1'),
@@ -92,6 +127,11 @@ fn the_digest_covers_every_field() {
         |bundle| bundle.units[1].start = Start::ByOthers,
         |bundle| bundle.gate.path.push('x'),
         |bundle| bundle.gate.environment.clear(),
+        |bundle| bundle.gate.facts.clear(),
+        |bundle| bundle.kind.os.push('x'),
+        |bundle| bundle.hooks[1].required = false,
+        |bundle| bundle.runtime.source.push('x'),
+        |bundle| bundle.runtime.archive = None,
         |bundle| bundle.join.api_server.push('1'),
         |bundle| bundle.join.kubeconfig.push('1'),
     ];
@@ -110,7 +150,13 @@ fn a_bundle_survives_the_file_and_the_folder() {
     let names: Vec<(&str, u32)> = parts.iter().map(|part| (part.0.as_str(), part.1)).collect();
     assert_eq!(
         names,
-        [("manifest.json", 0o644), ("root/etc/a/secret", 0o600), ("root/etc/a/text", 0o644), ("root/etc/b", 0o755)]
+        [
+            ("manifest.json", 0o644),
+            ("root/etc/a/secret", 0o600),
+            ("root/etc/a/text", 0o644),
+            ("root/etc/b", 0o755),
+            ("root/etc/systemd/system/hook.service", 0o644)
+        ]
     );
     assert_eq!(from_parts(&parts), Ok(bundle));
 }
@@ -174,7 +220,7 @@ fn other_versions_and_kinds_are_named() {
 
 #[test]
 fn unknown_fields_are_refused_by_name() {
-    for path in ["", "/gate", "/join", "/files/0", "/units/0"] {
+    for path in ["", "/gate", "/join", "/files/0", "/units/0", "/node", "/hooks/0", "/runtime", "/runtime/archive"] {
         let error = parse_changed(|document| {
             document.pointer_mut(path).expect("the sample has it")["surprise"] = true.into();
         });
@@ -242,9 +288,48 @@ fn units_gate_and_texts_are_checked() {
     }
     let error = parse_changed(|document| document["gate"]["environment"]["A"] = "x\ny".into());
     assert!(matches!(error, BundleError::GateValue { .. }));
+    for facts in [["A", "A"], ["B", "A"], ["A", "KUBELET_ARGS"], ["A", "NODESTRAP_GATE"], ["A", "b c"]] {
+        let error = parse_changed(|document| document["gate"]["facts"] = facts.as_slice().into());
+        assert!(matches!(error, BundleError::GateName { .. }), "{facts:?}: {error}");
+    }
+    let error = parse_changed(|document| document["node"]["os"] = "".into());
+    assert!(matches!(error, BundleError::Text { field: "node.os" }));
     // The cluster's name stands in a comment of the user data: a newline would end the comment.
     let error = parse_changed(|document| document["cluster"] = "lab\nruncmd: [id]".into());
     assert!(matches!(error, BundleError::Text { field: "cluster" }));
+}
+
+#[test]
+fn hooks_and_the_runtime_are_checked() {
+    let hook = |field: &str, value: serde_json::Value| parse_changed(|document| document["hooks"][1][field] = value);
+    for (field, value) in
+        [("name", "a".into()), ("slot", "some-time".into()), ("timeoutSeconds", 0.into()), ("unit", "x.service".into())]
+    {
+        assert!(matches!(hook(field, value), BundleError::Hook { .. }), "{field}");
+    }
+    assert!(matches!(hook("unit", "x".into()), BundleError::UnitName { .. }));
+    let archive =
+        |field: &str, value: serde_json::Value| parse_changed(|document| document["runtime"]["archive"][field] = value);
+    for (field, value) in [
+        ("sha256", "0A".repeat(32).into()),
+        ("sha256", "00".into()),
+        ("urls", Vec::<String>::new().into()),
+        ("urls", vec!["file:///a"].into()),
+    ] {
+        assert!(matches!(archive(field, value), BundleError::Runtime { .. }), "{field}");
+    }
+    for source in ["package", "wishes"] {
+        let error = parse_changed(|document| document["runtime"]["source"] = source.into());
+        assert!(matches!(error, BundleError::Runtime { .. }), "{source}");
+    }
+    let mut bundle = sample();
+    bundle.runtime = Runtime {
+        source: "package".to_owned(),
+        archive: None,
+        package: Some(Package { name: "containerd".to_owned(), version: "2.2.1-1".to_owned() }),
+        ..bundle.runtime
+    };
+    assert_eq!(Bundle::parse(bundle.to_json().as_bytes()), Ok(bundle));
 }
 
 #[test]
@@ -288,6 +373,8 @@ fn bundles() -> impl Strategy<Value = Bundle> {
                 units.into_iter().map(|(name, start)| Unit { name: format!("{name}.service"), start: starts[start] });
             let mut bundle = Bundle { cluster, group, files: files.collect(), units: units.collect(), ..sample() };
             bundle.gate.environment = environment;
+            // Their files are not among the random ones.
+            bundle.hooks.clear();
             bundle
         },
     )

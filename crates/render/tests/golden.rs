@@ -1,5 +1,6 @@
 //! Golden trees: `golden/<case>/spec.yaml` and everything that is rendered from it, byte by byte.
 //!
+//! Each spec has one group. Files that it refers to lie beside it or, if many cases share them, in `tests/`.
 //! A change of these files is a change of what nodes receive: it belongs into the release notes. `UPDATE_GOLDEN=1`
 //! rewrites them.
 #![allow(clippy::disallowed_methods)] // reads and writes the golden files
@@ -8,10 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use render::{Bundle, cloud_config, cni_config, render_bundle, render_gate};
-
-/// Each worker case has one group of this name.
-const GROUP: &str = "workers";
+use render::{Bundle, Secrecy, cloud_config, cni_config, render_bundle, render_gate};
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
@@ -19,14 +17,31 @@ fn golden_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// Files that a spec refers to are relative to its folder.
 fn complete_spec(path: &Path) -> spec::CompleteSpec {
     let text = fs::read_to_string(path).expect("the spec can be read");
     let parsed = spec::parse(&[spec::Source::new(path.display().to_string(), text)]);
-    let spec =
-        parsed.resolve(|reference| fs::read(path.with_file_name(&reference.path)).map_err(|error| error.to_string()));
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let spec = parsed.resolve(|reference| {
+        let file = fs::read(path.with_file_name(&reference.path));
+        file.or_else(|_| fs::read(shared.join(&reference.path))).map_err(|error| error.to_string())
+    });
     let complete = spec.and_then(|spec| spec::complete(&spec));
     complete.unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)))
+}
+
+fn cases() -> Vec<String> {
+    let entries = fs::read_dir(golden_root()).expect("the golden folder can be listed");
+    let folders = entries.map(|entry| entry.expect("the golden folder can be listed").path());
+    let cases = folders.filter(|folder| folder.join("spec.yaml").exists());
+    // Other layouts hold their own goldens beside their code.
+    let cases = cases.filter(|folder| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        !name.starts_with("eksctl-") && !name.starts_with("tectonic-")
+    });
+    let mut names: Vec<String> =
+        cases.filter_map(|folder| folder.file_name().map(|name| name.to_string_lossy().into_owned())).collect();
+    names.sort();
+    names
 }
 
 fn rendered(bundle: &Bundle) -> Tree {
@@ -76,40 +91,58 @@ fn update(folder: &Path, tree: &Tree) {
     }
 }
 
-fn assert_worker(case: &str) -> Bundle {
+fn render_case(case: &str) -> Bundle {
     let spec = complete_spec(&golden_root().join(case).join("spec.yaml"));
-    let bundle = render_bundle(&spec, GROUP).unwrap_or_else(|error| panic!("{case}: {error}"));
-    assert_eq!(bundle.to_json(), render_bundle(&spec, GROUP).expect("it rendered once").to_json());
-    assert_eq!(Bundle::parse(bundle.to_json().as_bytes()).as_ref(), Ok(&bundle));
-    assert_golden(case, &rendered(&bundle));
+    let [group] = spec.groups.as_slice() else { panic!("{case}: a case has one group") };
+    let group = group.name.value.as_str();
+    let bundle = render_bundle(&spec, group).unwrap_or_else(|error| panic!("{case}: {error}"));
+    assert_eq!(bundle.to_json(), render_bundle(&spec, group).expect("it rendered once").to_json());
+    assert_eq!(Bundle::parse(bundle.to_json().as_bytes()).as_ref(), Ok(&bundle), "{case}");
     bundle
 }
 
 #[test]
-fn a_minimal_worker() {
-    let bundle = assert_worker("minimal");
-    // Some clouds take no more user data than this; the plainest node must fit by far.
-    assert!(cloud_config(&bundle).unwrap().len() < 16 * 1024);
+fn every_case_is_rendered_to_its_golden_tree() {
+    let cases = cases();
+    assert!(cases.len() >= 40, "cases got lost: {cases:?}");
+    for case in cases {
+        assert_golden(&case, &rendered(&render_case(&case)));
+    }
 }
 
+/// Some clouds take no more user data than this; a plain node must fit by far.
 #[test]
-fn a_dual_stack_worker() {
-    assert_worker("dual-stack");
+fn a_minimal_worker_fits_into_the_smallest_user_data() {
+    assert!(cloud_config(&render_case("minimal")).unwrap().len() < 16 * 1024);
 }
 
+/// Whatever a case is about: only files that are marked as secret may hold what its user would not print.
 #[test]
-fn labels_and_taints() {
-    assert_worker("labels-and-taints");
+fn keys_and_tokens_are_in_secret_files_only() {
+    for case in cases() {
+        let bundle = render_case(&case);
+        for file in bundle.files.iter().filter(|file| file.secrecy == Secrecy::Public) {
+            let text = String::from_utf8_lossy(&file.content);
+            for secret in ["PRIVATE KEY", "abcdef.0123456789abcdef", "client-key-data", "not-a-real-token"] {
+                assert!(!text.contains(secret), "{case}: {} holds {secret}", file.path);
+            }
+        }
+        assert!(!bundle.manifest_json().contains("PRIVATE KEY"), "{case}");
+    }
 }
 
+/// What a unit runs before the gate opens must be there by then: its file is in the bundle, or it is the system's own.
 #[test]
-fn no_pod_network() {
-    assert_worker("no-pod-network");
-}
-
-#[test]
-fn the_settings_of_the_lab() {
-    assert_worker("lab");
+fn units_are_of_the_bundle_or_of_the_system() {
+    let of_system = ["containerd.service", "crio.service", "systemd-timesyncd.service", "chronyd.service"];
+    for case in cases() {
+        let bundle = render_case(&case);
+        for unit in &bundle.units {
+            let path = format!("/etc/systemd/system/{}", unit.name);
+            let ours = bundle.files.iter().any(|file| file.path == path);
+            assert!(ours || of_system.contains(&unit.name.as_str()), "{case}: {}", unit.name);
+        }
+    }
 }
 
 #[test]

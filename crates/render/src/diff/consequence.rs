@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
-use crate::containerd::CONTAINERD_UNIT;
+use crate::runtime::CONTAINERD_UNIT;
 use crate::kubelet::ARGUMENTS_VARIABLE;
 
 /// What a change takes to have its effect, from least to most.

@@ -1,0 +1,379 @@
+//! The bundle of a node, from a spec: what goes where, and what cannot be written out.
+
+use render::{Bundle, RenderError, Secrecy, Start, cloud_config, render_bundle};
+use spec::{CompleteGroup, CompleteSpec, Origin, PodNetwork, Setting};
+
+const TOKEN: &str = "canary.0123456789abcdef";
+
+/// A spec whose cluster and group `workers` say what is given, besides what they must say. Keys of the test's PKI are
+/// served by what they are called.
+fn complete(cluster: &str, group: &str) -> CompleteSpec {
+    let join = if cluster.contains("join:") {
+        String::new()
+    } else {
+        format!("  join: {{bootstrapToken: {TOKEN}, certificateAuthority: {{file: ca.crt}}}}\n")
+    };
+    let text = format!(
+        "apiVersion: nodestrap.io/v1alpha1\nkind: Cluster\nmetadata: {{name: lab}}\nspec:\n  \
+         kubernetesVersion: 1.36.3\n  apiServer: https://10.0.0.1:6443\n{join}{cluster}---\n\
+         apiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {{name: gpu}}\n---\n\
+         apiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {{name: workers}}\nspec:\n  \
+         labels: {{a: b, c: d}}\n{group}"
+    );
+    let parsed = spec::parse(&[spec::Source::new("test", text)]);
+    let spec = parsed.resolve(|reference| match reference.path.as_str() {
+        "ca.crt" => Ok(include_bytes!("ca.crt").to_vec()),
+        path if path.starts_with("pki/") => Ok(format!("canary of {path}\n").into_bytes()),
+        path => Err(format!("there is no {path}")),
+    });
+    let complete = spec.and_then(|spec| spec::complete(&spec));
+    complete.unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)))
+}
+
+fn render(cluster: &str, group: &str) -> Bundle {
+    render_bundle(&complete(cluster, group), "workers").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A complete spec that was changed by hand.
+fn render_changed(change: impl FnOnce(&mut CompleteSpec)) -> Result<Bundle, RenderError> {
+    let mut spec = complete("", "");
+    change(&mut spec);
+    render_bundle(&spec, "workers")
+}
+
+fn workers(spec: &mut CompleteSpec) -> &mut CompleteGroup {
+    let group = spec.groups.iter_mut().find(|group| group.name.value.as_str() == "workers");
+    &mut group.expect("the spec has the group").spec
+}
+
+fn set_flag(spec: &mut CompleteSpec, flag: &str, value: &str) {
+    let setting = Setting { value: value.to_owned(), origin: Origin::Default { reason: "a test" } };
+    workers(spec).kubelet.flags.insert(flag.to_owned(), setting);
+}
+
+fn text<'a>(bundle: &'a Bundle, path: &str) -> &'a str {
+    let file = bundle.files.iter().find(|file| file.path == path);
+    let file = file.unwrap_or_else(|| panic!("no {path} among {:?}", bundle.files));
+    std::str::from_utf8(&file.content).expect("the file is text")
+}
+
+fn has(bundle: &Bundle, path: &str) -> bool {
+    bundle.files.iter().any(|file| file.path == path)
+}
+
+fn units(bundle: &Bundle) -> Vec<(&str, Start)> {
+    bundle.units.iter().map(|unit| (unit.name.as_str(), unit.start)).collect()
+}
+
+#[test]
+fn an_unknown_group_is_answered_with_the_known_ones() {
+    let error = render_bundle(&complete("", ""), "masters").expect_err("there is no such group");
+    assert_eq!(error.to_string(), "there is no group 'masters': the spec has 'gpu' and 'workers'");
+}
+
+#[test]
+fn a_worker_gets_its_files_units_and_programs() {
+    let bundle = render("", "");
+    let files: Vec<(&str, u32, Secrecy)> =
+        bundle.files.iter().map(|file| (file.path.as_str(), file.mode, file.secrecy)).collect();
+    assert_eq!(
+        files,
+        [
+            ("/etc/containerd/config.toml", 0o644, Secrecy::Public),
+            ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", 0o600, Secrecy::Secret),
+            ("/etc/kubernetes/kubelet.yaml", 0o644, Secrecy::Public),
+            ("/etc/kubernetes/pki/ca.crt", 0o644, Secrecy::Public),
+            ("/etc/modules-load.d/nodestrap.conf", 0o644, Secrecy::Public),
+            ("/etc/nodestrap/network.json", 0o644, Secrecy::Public),
+            ("/etc/sysctl.d/90-nodestrap.conf", 0o644, Secrecy::Public),
+            ("/etc/systemd/system/kubelet.service", 0o644, Secrecy::Public),
+            ("/etc/systemd/system/nodestrap-kernel.service", 0o644, Secrecy::Public),
+            ("/etc/systemd/system/nodestrap-network.service", 0o644, Secrecy::Public),
+        ]
+    );
+    assert_eq!(
+        units(&bundle),
+        [
+            ("nodestrap-kernel.service", Start::BeforeGate),
+            ("containerd.service", Start::BeforeGate),
+            ("kubelet.service", Start::AfterGate),
+            ("nodestrap-network.service", Start::ByOthers),
+        ]
+    );
+    let programs = ["/usr/bin/kubelet", "/usr/bin/containerd"].map(str::to_owned).into_iter();
+    let plugins = ["bridge", "host-local", "loopback", "portmap"].map(|plugin| format!("/opt/cni/bin/{plugin}"));
+    assert_eq!(bundle.required_programs, programs.chain(plugins).collect::<Vec<_>>());
+    let kind = &bundle.kind;
+    let kind = [&kind.role, &kind.os, &kind.provider, &kind.layout].map(String::as_str);
+    assert_eq!(kind, ["worker", "debian", "metal", "nodestrap"]);
+}
+
+#[test]
+fn units_start_from_the_system_up() {
+    let cluster = "  ntpServers: [time.example.com]\n  trust: {certificateAuthorities: [{name: corp, certificate: \
+                   {file: ca.crt}}]}\n  units: [{name: exporter.service, content: \"[Service]\\n\"}]\n";
+    let names: Vec<String> = render(cluster, "").units.into_iter().map(|unit| unit.name).collect();
+    assert_eq!(
+        names,
+        [
+            "nodestrap-trust.service",
+            "nodestrap-kernel.service",
+            "systemd-timesyncd.service",
+            "containerd.service",
+            "exporter.service",
+            "kubelet.service",
+            "nodestrap-network.service",
+        ]
+    );
+}
+
+#[test]
+fn a_unit_that_others_start_has_no_install_section_and_the_rest_of_ours_have_one() {
+    let bundle = render("  trust: {certificateAuthorities: [{name: corp, certificate: {file: ca.crt}}]}\n", "");
+    for unit in &bundle.units {
+        let path = format!("/etc/systemd/system/{}", unit.name);
+        if let Some(file) = bundle.files.iter().find(|file| file.path == path) {
+            let content = String::from_utf8_lossy(&file.content);
+            assert_eq!(content.contains("\n[Install]\n"), unit.start != Start::ByOthers, "{}", unit.name);
+        }
+    }
+}
+
+#[test]
+fn without_a_pod_network_nothing_of_it_is_left() {
+    let bundle = render_changed(|spec| spec.cluster.networking.pod_network.value = PodNetwork::None).unwrap();
+    assert_eq!(bundle.units.len(), 3);
+    assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
+    assert!(!bundle.to_json().contains("network.json") && !bundle.to_json().contains("nodestrap-network"));
+}
+
+#[test]
+fn secrets_are_in_secret_files_alone() {
+    let group = "  fileAssets: [{path: /etc/x, content: canary, secret: true}]\n";
+    for bundle in [
+        render("", group),
+        render("  pki: {folder: pki}\n  kubeProxy: {kubeconfig: canary}\n", &format!("{group}  role: control-plane\n")),
+    ] {
+        for file in &bundle.files {
+            let public_of_pki = [".crt", ".pub"].iter().any(|suffix| file.path.ends_with(suffix));
+            let found = String::from_utf8_lossy(&file.content).contains("canary") && !public_of_pki;
+            assert_eq!(found, file.secrecy == Secrecy::Secret, "{}", file.path);
+        }
+        assert!(!bundle.manifest_json().contains("canary"));
+        assert!(!format!("{bundle:?}").contains("canary"));
+        assert!(!cloud_config(&bundle).unwrap().contains("canary"));
+        assert!(!bundle.gate.environment.values().any(|value| value.contains("canary")));
+    }
+}
+
+#[test]
+fn the_kubelet_is_told_where_its_files_are() {
+    let arguments = |bundle: &Bundle| bundle.gate.environment["KUBELET_ARGS"].clone();
+    assert_eq!(
+        arguments(&render("", "")),
+        "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.kubeconfig --config=/etc/kubernetes/kubelet.yaml \
+         --kubeconfig=/var/lib/kubelet/kubeconfig --node-labels=a=b,c=d"
+    );
+    let moved = render_changed(|spec| {
+        for (flag, value) in
+            [("config", "/etc/k/c.yaml"), ("bootstrap-kubeconfig", "/etc/k/b"), ("kubeconfig", "/var/k")]
+        {
+            set_flag(spec, flag, value);
+        }
+    })
+    .unwrap();
+    assert!(
+        arguments(&moved).starts_with("--bootstrap-kubeconfig=/etc/k/b --config=/etc/k/c.yaml --kubeconfig=/var/k")
+    );
+    assert!(text(&moved, "/etc/k/c.yaml").contains("kind: KubeletConfiguration\n"));
+    assert!(text(&moved, "/etc/k/b").contains(TOKEN));
+    assert_eq!((moved.join.bootstrap_kubeconfig.as_str(), moved.join.kubeconfig.as_str()), ("/etc/k/b", "/var/k"));
+    assert!(text(&moved, "/etc/nodestrap/network.json").contains("\"kubeconfig\": \"/var/k\""));
+}
+
+#[test]
+fn a_flag_that_says_where_a_file_lies_must_be_there() {
+    for missing in ["bootstrap-kubeconfig", "config", "kubeconfig"] {
+        let error = render_changed(|spec| {
+            workers(spec).kubelet.flags.remove(missing);
+        });
+        assert!(matches!(error, Err(RenderError::MissingFlag { flag }) if flag == missing));
+    }
+}
+
+#[test]
+fn the_pod_network_looks_for_the_name_under_which_the_node_registers() {
+    let settings = |bundle: &Bundle| {
+        render::NetworkSettings::parse(text(bundle, render::NETWORK_SETTINGS_PATH).as_bytes())
+            .expect("our own settings")
+    };
+    assert_eq!(settings(&render("", "")).node_name, None);
+    let named = render_changed(|spec| set_flag(spec, "hostname-override", "n1"));
+    assert_eq!(settings(&named.unwrap()).node_name.as_deref(), Some("n1"));
+}
+
+#[test]
+fn flags_that_systemd_would_split_or_expand_are_refused_by_name() {
+    for value in ["a b", "a\tb", "a\nb", "\"a\"", "'a'", "a\\b", "$HOME", "a\u{a0}b", "a\u{1}"] {
+        let error = render_changed(|spec| set_flag(spec, "node-ip", value)).err().unwrap();
+        assert!(matches!(&error, RenderError::FlagValue { flag, .. } if flag == "node-ip"), "{value:?}: {error}");
+    }
+    for flag in ["", "--v", "V", "node ip", "a=b"] {
+        let error = render_changed(|spec| set_flag(spec, flag, "1"));
+        assert!(matches!(error, Err(RenderError::FlagName { .. })), "{flag:?}");
+    }
+}
+
+#[test]
+fn two_files_for_one_path_are_refused() {
+    let error = render_changed(|spec| set_flag(spec, "config", "/etc/kubernetes/pki/ca.crt"));
+    assert!(matches!(error, Err(RenderError::Bundle { source: render::BundleError::DuplicatePath { .. } })));
+}
+
+#[test]
+fn nodestrap_is_called_where_it_lies() {
+    let bundle = render("", "  delivery: {nodestrap: {path: /opt/bin/nodestrap}}\n");
+    let unit = |name: &str| text(&bundle, &format!("/etc/systemd/system/{name}")).to_owned();
+    assert!(unit("kubelet.service").contains("ExecStartPre=/opt/bin/nodestrap gate\n"));
+    assert!(unit("nodestrap-network.service").contains("ExecStart=/opt/bin/nodestrap network\n"));
+}
+
+#[test]
+fn a_program_that_gives_credentials_takes_the_place_of_the_bootstrap() {
+    let join = "  join: {exec: {command: /usr/bin/who, arguments: [token, '-i', lab], environment: {A: b}}, \
+                certificateAuthority: {file: ca.crt}}\n";
+    const KUBECONFIG: &str = "/etc/kubernetes/kubelet.kubeconfig";
+    let bundle = render(join, "");
+    assert!(!bundle.gate.environment["KUBELET_ARGS"].contains("bootstrap-kubeconfig"));
+    assert!(!has(&bundle, "/etc/kubernetes/bootstrap-kubelet.kubeconfig"));
+    let kubeconfig = text(&bundle, KUBECONFIG);
+    for part in ["client.authentication.k8s.io/v1", "command: /usr/bin/who", "interactiveMode: Never", "value: b"] {
+        assert!(kubeconfig.contains(part), "{part} in {kubeconfig}");
+    }
+    // Nobody waits for a certificate that never comes.
+    assert_eq!(bundle.join.client_certificate, KUBECONFIG);
+    assert_eq!(bundle.join.bootstrap_kubeconfig, KUBECONFIG);
+    assert!(bundle.required_programs.contains(&"/usr/bin/who".to_owned()));
+}
+
+#[test]
+fn only_what_the_user_asks_of_the_kernel_can_stop_a_boot() {
+    let unit = |bundle: &Bundle| text(bundle, "/etc/systemd/system/nodestrap-kernel.service").to_owned();
+    let sysctls = |bundle: &Bundle| text(bundle, "/etc/sysctl.d/90-nodestrap.conf").to_owned();
+    let ours = render("", "");
+    assert!(
+        unit(&ours).contains("\nExecStart=-/lib/systemd/systemd-modules-load /etc/modules-load.d/nodestrap.conf\n")
+    );
+    assert!(sysctls(&ours).contains("\n-net.ipv4.ip_forward = 1\n"));
+    let theirs = render("  sysctls: {vm.max_map_count: '262144'}\n", "  kernelModules: [nf_conntrack]\n");
+    assert!(unit(&theirs).contains("\nExecStart=/lib/systemd/systemd-modules-load "));
+    assert!(sysctls(&theirs).contains("\n-net.ipv4.ip_forward = 1\nvm.max_map_count = 262144\n"));
+    let both = render("  sysctls: {net.ipv4.ip_forward: '1'}\n", "");
+    assert!(sysctls(&both).contains("\nnet.ipv4.ip_forward = 1\n"));
+}
+
+#[test]
+fn a_control_plane_has_its_static_pods_and_joins_by_its_own_authority() {
+    let bundle = render("  pki: {folder: pki}\n", "  role: control-plane\n");
+    for component in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        let path = format!("/etc/kubernetes/manifests/{component}.yaml");
+        let file = bundle.files.iter().find(|file| file.path == path).expect("a manifest");
+        assert_eq!((file.mode, file.secrecy), (0o600, Secrecy::Public));
+    }
+    assert!(!has(&bundle, "/etc/kubernetes/manifests/kube-proxy.yaml"));
+    assert!(!has(&bundle, "/etc/kubernetes/manifests/dns-controller.yaml"));
+    assert_eq!(text(&bundle, "/etc/kubernetes/bootstrap-kubelet.kubeconfig"), "canary of pki/super-admin.conf\n");
+    assert_eq!(text(&bundle, "/etc/kubernetes/pki/etcd/ca.key"), "canary of pki/etcd/ca.key\n");
+    assert_eq!(text(&bundle, "/etc/kubernetes/pki/ca.crt"), "canary of pki/ca.crt\n");
+    let moved =
+        render("  pki: {folder: pki}\n", "  role: control-plane\n  kubelet: {config: {staticPodPath: /etc/m}}\n");
+    assert!(has(&moved, "/etc/m/etcd.yaml"));
+}
+
+#[test]
+fn a_worker_has_nothing_of_the_control_plane() {
+    let bundle = render("  pki: {folder: pki}\n  dnsController: {image: 'a/b:1'}\n", "");
+    assert!(!bundle.files.iter().any(|file| file.path.contains("manifests") || file.path.ends_with(".key")));
+}
+
+#[test]
+fn hooks_become_units_that_only_the_bootstrap_starts() {
+    let group = "  hooks:\n    \
+                 - {name: whole, slot: after-files, unit: \"[Service]\\nExecStart=/bin/true\\n\"}\n    \
+                 - {name: body, slot: before-kubelet, unit: \"ExecStart=/bin/true\", timeout: 90s}\n    \
+                 - {name: box, slot: after-runtime, necessity: optional, container: {image: 'a/b:1', command: [x, 'y z']}}\n";
+    let bundle = render("", group);
+    let entries: Vec<(&str, &str, u64, bool)> = bundle
+        .hooks
+        .iter()
+        .map(|hook| (hook.name.as_str(), hook.slot.as_str(), hook.timeout_seconds, hook.required))
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            ("body", "before-kubelet", 90, true),
+            ("box", "after-runtime", 300, false),
+            ("whole", "after-files", 300, true)
+        ]
+    );
+    let unit = |name: &str| text(&bundle, &format!("/etc/systemd/system/nodestrap-hook-{name}.service"));
+    assert_eq!(unit("whole"), "[Service]\nExecStart=/bin/true\n");
+    assert!(unit("body").ends_with("[Service]\nType=oneshot\nTimeoutStartSec=90\nExecStart=/bin/true\n"));
+    assert!(unit("box").contains("ExecStart=/usr/bin/ctr -n nodestrap run --rm --net-host a/b:1 box x \"y z\"\n"));
+    assert!(!bundle.units.iter().any(|unit| unit.name.contains("hook")));
+}
+
+#[test]
+fn what_the_bootstrap_installs_is_not_asked_of_the_image() {
+    let archive = format!("archive: {{urls: ['https://a/b.tar.gz'], sha256: {}}}", "0a".repeat(32));
+    let group = |slot: &str| {
+        format!(
+            "  containerRuntime: {{source: tree, {archive}}}\n  \
+             hooks: [{{name: box, slot: {slot}, container: {{image: 'a/b:1'}}}}]\n"
+        )
+    };
+    let bundle = render("", &group("after-runtime"));
+    assert!(!bundle.required_programs.iter().any(|program| program.ends_with("/containerd")));
+    assert_eq!(bundle.runtime.archive.as_ref().map(|archive| archive.urls.len()), Some(1));
+    assert!(text(&bundle, "/etc/systemd/system/containerd.service").contains("ExecStart=/opt/containerd/current/bin/"));
+    assert!(
+        text(&bundle, "/etc/systemd/system/nodestrap-hook-box.service").contains("/opt/containerd/current/bin/ctr -n")
+    );
+    let error = render_bundle(&complete("", &group("before-runtime")), "workers");
+    assert!(matches!(error, Err(RenderError::HookBeforeRuntime { slot: "before-runtime", .. })));
+}
+
+#[test]
+fn mirrors_reach_containerd_unless_the_user_leads_it_elsewhere() {
+    let cluster = "  registryMirrors: {docker.io: ['https://m.example.com'], 'r.example.com:5000': \
+                   ['https://m.example.com/v2/r', 'http://n']}\n";
+    let bundle = render(cluster, "");
+    assert!(text(&bundle, "/etc/containerd/config.toml").contains("config_path = \"/etc/containerd/certs.d\""));
+    let docker = text(&bundle, "/etc/containerd/certs.d/docker.io/hosts.toml");
+    assert!(docker.contains("server = \"https://registry-1.docker.io\"\n"), "{docker}");
+    let other = text(&bundle, "/etc/containerd/certs.d/r.example.com:5000/hosts.toml");
+    let (first, second) = (other.find("override_path = true"), other.find("[host.\"http://n\"]"));
+    assert!(first.is_some() && first < second, "{other}");
+    let config =
+        "  containerRuntime: {config: {plugins: {io.containerd.cri.v1.images: {registry: {config_path: /etc/m}}}}}\n";
+    let moved = render(cluster, config);
+    assert!(has(&moved, "/etc/m/docker.io/hosts.toml"));
+    assert!(!text(&moved, "/etc/containerd/config.toml").contains("certs.d"));
+}
+
+#[test]
+fn a_port_that_the_time_client_cannot_use_is_refused() {
+    let cluster = "  ntpServers: ['time.example.com:124']\n";
+    let error = render_bundle(&complete(cluster, ""), "workers");
+    assert!(matches!(error, Err(RenderError::TimeServerPort { .. })));
+    let bundle = render(cluster, "  os: rhel\n");
+    assert!(text(&bundle, "/etc/chrony.conf").contains("server time.example.com iburst port 124\n"));
+}
+
+#[test]
+fn rendering_twice_gives_equal_bytes() {
+    let (one, other) = (render("", ""), render("", ""));
+    assert_eq!(one.to_json(), other.to_json());
+    assert_eq!(one.manifest_json(), other.manifest_json());
+    assert_eq!(cloud_config(&one).unwrap(), cloud_config(&other).unwrap());
+}
