@@ -149,9 +149,43 @@ pub struct Join {
 }
 
 impl File {
+    /// Mode 0644.
+    pub(crate) fn public(path: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), mode: 0o644, secrecy: Secrecy::Public, content: content.into() }
+    }
+
+    pub(crate) fn secret(path: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), mode: 0o600, secrecy: Secrecy::Secret, content: content.into() }
+    }
+
+    /// Under systemd's folder for what the administrator of a machine adds.
+    pub(crate) fn unit(name: &str, content: impl Into<Vec<u8>>) -> Self {
+        Self::public(["/etc/systemd/system/", name].concat(), content)
+    }
+
     /// Lower-case hexadecimal SHA-256 of the content.
     pub fn sha256(&self) -> String {
         sha256_hex(&self.content)
+    }
+}
+
+impl Unit {
+    pub(crate) fn new(name: impl Into<String>, start: Start) -> Self {
+        Self { name: name.into(), start }
+    }
+}
+
+/// Files, and the units that they are for, in the order in which they are started.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(crate) files: Vec<File>,
+    pub(crate) units: Vec<Unit>,
+}
+
+impl Part {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.units.extend(other.units);
     }
 }
 

@@ -263,11 +263,7 @@ fn read(
         units: document.units.into_iter().map(|unit| Unit { name: unit.name, start: unit.start.into() }).collect(),
         hooks: document.hooks,
         runtime: document.runtime,
-        gate: Gate {
-            path: document.gate.path,
-            environment: document.gate.environment,
-            facts: document.gate.facts,
-        },
+        gate: Gate { path: document.gate.path, environment: document.gate.environment, facts: document.gate.facts },
         join: Join {
             api_server: document.join.api_server,
             bootstrap_kubeconfig: document.join.bootstrap_kubeconfig,

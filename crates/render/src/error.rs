@@ -31,6 +31,28 @@ pub enum RenderError {
     ContainerdValue { path: String, problem: &'static str },
     #[error("writing the containerd configuration as TOML")]
     ContainerdToml { source: toml::ser::Error },
+    #[error(
+        "the time server '{server}' has a port, which the time client of {os} cannot use: \
+         leave out the port, or give the client its own configuration with fileAssets"
+    )]
+    TimeServerPort { server: String, os: String },
+    #[error("the hook '{hook}' has a timeout that is not positive: give it one such as '5m0s'")]
+    HookTimeout { hook: String },
+    #[error("the hook '{hook}' has neither a unit nor a container: give it one of them")]
+    EmptyHook { hook: String },
+    #[error(
+        "the hook '{hook}' runs a container at '{slot}', before the container runtime is installed: \
+         use the slot 'after-runtime' or later, or a unit"
+    )]
+    HookBeforeRuntime { hook: String, slot: &'static str },
+    #[error("the layout '{layout}' cannot be rendered by this version of nodestrap: leave out 'layout', or upgrade")]
+    LayoutNotRendered { layout: &'static str },
+    #[error("a control plane needs certificates and keys, and the complete spec has no 'pki.folder': complete it anew")]
+    NoPki,
+    #[error(
+        "nodes have nothing to join with, neither a token nor a program that gives credentials: complete the spec anew"
+    )]
+    NoCredential,
     #[error("compressing the bundle")]
     Compress { source: std::io::Error },
     #[error("the rendered bundle is not valid")]

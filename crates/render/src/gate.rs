@@ -139,7 +139,7 @@ mod tests {
             ("KUBELET_ARGS".to_owned(), "--config=/etc/kubernetes/kubelet.yaml --v=2".to_owned()),
             ("NODESTRAP_CLUSTER".to_owned(), "lab".to_owned()),
         ]);
-        Gate { path: GATE_PATH.to_owned(), environment }
+        Gate { path: GATE_PATH.to_owned(), environment, facts: Vec::new() }
     }
 
     fn sealed(body: &str) -> Vec<u8> {
@@ -214,7 +214,7 @@ mod tests {
             environment in proptest::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[^\\p{Cc}]{0,20}", 0..6),
             extra in proptest::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[ -~]{0,20}", 0..3),
         ) {
-            let gate = Gate { path: GATE_PATH.to_owned(), environment: environment.clone() };
+            let gate = Gate { path: GATE_PATH.to_owned(), environment: environment.clone(), facts: Vec::new() };
             let mut expected = environment;
             expected.extend(extra.clone());
             expected.remove(SEAL);

@@ -1,22 +1,35 @@
-//! The kubelet's files: configuration, bootstrap kubeconfig, unit and arguments.
+//! The kubelet's files: configuration, what it joins with, unit and arguments.
 
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
+use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_yaml};
 
-use data_encoding::BASE64;
-use serde_json::{Map, Value, json};
-use spec::{ConfigNode, ConfigTree, Setting, render_yaml};
-
-use crate::containerd::CONTAINERD_UNIT;
 use crate::error::RenderError;
 use crate::gate::GATE_PATH;
-use crate::unit::{Argument, Section, UnitFile};
+use crate::unit::{Argument, Section, UnitFile, arguments};
 
 /// The variable of the gate that carries all flags.
 pub(crate) const ARGUMENTS_VARIABLE: &str = "KUBELET_ARGS";
 
-pub(crate) const NODESTRAP: &str = "/usr/bin/nodestrap";
 pub(crate) const KUBELET_UNIT: &str = "kubelet.service";
-const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
+pub(crate) const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
+
+// Flags by which the spec says where our files lie.
+pub(crate) const CONFIG_FLAG: &str = "config";
+pub(crate) const BOOTSTRAP_KUBECONFIG_FLAG: &str = "bootstrap-kubeconfig";
+pub(crate) const KUBECONFIG_FLAG: &str = "kubeconfig";
+/// Under which name the kubelet registers, if not that of the host.
+pub(crate) const NODE_NAME_FLAG: &str = "hostname-override";
+
+/// A flag without which the kubelet would not find what we write for it.
+pub(crate) fn required_flag<'a>(group: &'a CompleteGroup, flag: &'static str) -> Result<&'a str, RenderError> {
+    group.kubelet.flags.get(flag).map(|setting| setting.value.as_str()).ok_or(RenderError::MissingFlag { flag })
+}
+
+/// The client certificate that the kubelet gets when it joins.
+pub(crate) fn client_certificate(group: &CompleteGroup) -> String {
+    let folder = group.kubelet.flags.get("cert-dir").map_or("/var/lib/kubelet/pki", |setting| setting.value.as_str());
+    format!("{folder}/kubelet-client-current.pem")
+}
 
 /// The `KubeletConfiguration` as YAML.
 pub(crate) fn render_config(tree: &ConfigTree) -> Vec<u8> {
@@ -35,28 +48,11 @@ pub(crate) fn object(tree: &ConfigTree) -> Map<String, Value> {
     tree.iter().map(|(name, node)| (name.clone(), value(node))).collect()
 }
 
-/// The kubeconfig with which a kubelet asks for its certificate. A secret: it carries the token.
-pub(crate) fn render_bootstrap_kubeconfig(cluster: &str, server: &str, authority_pem: &str, token: &str) -> Vec<u8> {
-    let user = "kubelet-bootstrap";
-    let authority = BASE64.encode(authority_pem.as_bytes());
-    let fields = [
-        ("apiVersion", json!("v1")),
-        ("kind", json!("Config")),
-        (
-            "clusters",
-            json!([{"name": cluster, "cluster": {"certificate-authority-data": authority, "server": server}}]),
-        ),
-        ("users", json!([{"name": user, "user": {"token": token}}])),
-        ("contexts", json!([{"name": cluster, "context": {"cluster": cluster, "user": user}}])),
-        ("current-context", json!(cluster)),
-    ];
-    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    render_yaml(&fields).into_bytes()
-}
-
-/// All flags as one value of the gate, which systemd splits at white space into arguments.
-pub(crate) fn render_arguments(flags: &BTreeMap<String, Setting<String>>) -> Result<String, RenderError> {
-    let mut arguments = Vec::with_capacity(flags.len());
+/// Flags as one value of the gate, which systemd splits at white space into arguments.
+pub(crate) fn render_arguments<'a>(
+    flags: impl IntoIterator<Item = (&'a String, &'a Setting<String>)>,
+) -> Result<String, RenderError> {
+    let mut arguments = String::new();
     for (flag, setting) in flags {
         let value = &setting.value;
         let name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -66,9 +62,12 @@ pub(crate) fn render_arguments(flags: &BTreeMap<String, Setting<String>>) -> Res
         if let Some(found) = value.chars().find_map(unfit_for_splitting) {
             return Err(RenderError::FlagValue { flag: flag.clone(), found });
         }
-        arguments.push(format!("--{flag}={value}"));
+        let space = if arguments.is_empty() { "" } else { " " };
+        for part in [space, "--", flag, "=", value] {
+            arguments.push_str(part);
+        }
     }
-    Ok(arguments.join(" "))
+    Ok(arguments)
 }
 
 /// The value itself stays out of the error: it may be long, and the character says enough.
@@ -83,24 +82,33 @@ fn unfit_for_splitting(character: char) -> Option<&'static str> {
     }
 }
 
-/// `kubelet.service`. `network_unit`: the unit that finishes the pod network, if the bundle has one.
-pub(crate) fn render_unit(binary: &str, network_unit: Option<&str>) -> Result<Vec<u8>, RenderError> {
-    let mut wants = vec![CONTAINERD_UNIT, BOOTSTRAP_UNIT];
-    wants.extend(network_unit);
+/// What `kubelet.service` runs and waits for.
+pub(crate) struct UnitInputs<'a> {
+    pub(crate) binary: &'a str,
+    /// Path of nodestrap on the node.
+    pub(crate) nodestrap: &'a str,
+    pub(crate) runtime_unit: &'a str,
+    /// The unit that finishes the pod network, if the bundle has one.
+    pub(crate) network_unit: Option<&'a str>,
+}
+
+pub(crate) fn render_unit(inputs: &UnitInputs<'_>) -> Result<Vec<u8>, RenderError> {
+    let mut wants = vec![inputs.runtime_unit, BOOTSTRAP_UNIT];
+    wants.extend(inputs.network_unit);
     UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "Kubernetes node agent")
             .text("Documentation", "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/")
             .words("Wants", &wants)
-            .words("After", &[CONTAINERD_UNIT, BOOTSTRAP_UNIT])
+            .words("After", &[inputs.runtime_unit, BOOTSTRAP_UNIT])
             // It is restarted until the gate opens, however long that takes.
             .text("StartLimitIntervalSec", "0"),
         Section::new("Service")
             // No leading dash: without the gate the kubelet must not start.
             .text("EnvironmentFile", GATE_PATH)
             // A damaged gate counts as absent.
-            .command("ExecStartPre", NODESTRAP, vec![Argument::Word("gate")])
-            .command("ExecStart", binary, vec![Argument::SplitVariable(ARGUMENTS_VARIABLE)])
+            .command("ExecStartPre", inputs.nodestrap, arguments(["gate"]))
+            .command("ExecStart", inputs.binary, vec![Argument::SplitVariable(ARGUMENTS_VARIABLE)])
             .text("Restart", "always")
             .text("RestartSec", "2")
             // Containers outlive a restart of the kubelet.

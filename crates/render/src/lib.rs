@@ -12,15 +12,19 @@
 pub mod bundle;
 mod check;
 mod cloud_config;
-mod containerd;
 mod document;
 mod error;
+mod extras;
 pub mod gate;
 mod json;
+mod kubeconfig;
 mod kubelet;
 pub mod network;
+mod node;
+mod runtime;
+mod static_pods;
+mod system;
 mod unit;
-mod worker;
 
 pub use bundle::{
     Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
@@ -29,4 +33,4 @@ pub use cloud_config::cloud_config;
 pub use error::{BundleError, RenderError};
 pub use gate::{GATE_PATH, GateDamage, check_gate, render_gate};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
-pub use worker::render_bundle;
+pub use node::render_bundle;

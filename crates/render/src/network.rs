@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::RenderError;
 use crate::json::pretty;
-use crate::kubelet::NODESTRAP;
-use crate::unit::{Argument, Section, UnitFile};
+use crate::unit::{Section, UnitFile, arguments};
 
 /// Where the bundle puts the settings of `nodestrap network`.
 pub const NETWORK_SETTINGS_PATH: &str = "/etc/nodestrap/network.json";
@@ -87,7 +86,7 @@ pub fn cni_config(pod_cidrs: &[String], bridge: &str) -> String {
 }
 
 /// `nodestrap-network.service`; it has no `[Install]` section because the kubelet's unit wants it.
-pub(crate) fn render_unit(kubelet_unit: &str) -> Result<Vec<u8>, RenderError> {
+pub(crate) fn render_unit(kubelet_unit: &str, nodestrap: &str) -> Result<Vec<u8>, RenderError> {
     UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "Pod network of this node")
@@ -100,7 +99,7 @@ pub(crate) fn render_unit(kubelet_unit: &str) -> Result<Vec<u8>, RenderError> {
             .text("Type", "simple")
             // The kubelet's restarts pull the unit in again; once is enough until the next boot.
             .text("RemainAfterExit", "yes")
-            .command("ExecStart", NODESTRAP, vec![Argument::Word("network")])
+            .command("ExecStart", nodestrap, arguments(["network"]))
             .text("Restart", "on-failure")
             .text("RestartSec", "2"),
     ])

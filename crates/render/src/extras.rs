@@ -1,0 +1,251 @@
+//! What users add of their own: files, units, hooks. The same for every layout.
+
+use std::borrow::Cow;
+
+use spec::{
+    CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteProxy, ExtraUnit, FileAsset, HookContainer,
+    HookSlot, Necessity, Runtime, RuntimeSource,
+};
+
+use crate::bundle::{File, Hook, Part, Start, Unit};
+use crate::error::RenderError;
+use crate::runtime::{self, MIRRORS_FOLDER};
+use crate::system::proxy_variables;
+use crate::unit::{Argument, Failure, Section, UnitFile, arguments};
+
+/// containerd keeps what hooks run apart from the pods.
+const NAMESPACE: &str = "nodestrap";
+
+pub(crate) fn render_file_assets(assets: &[FileAsset]) -> Vec<File> {
+    assets
+        .iter()
+        .map(|asset| match asset.secret {
+            true => File::secret(asset.path.as_str(), asset.content.0.as_bytes()),
+            false => File { mode: asset.mode.0, ..File::public(asset.path.as_str(), asset.content.0.as_bytes()) },
+        })
+        .collect()
+}
+
+/// Units and drop-ins. What an enabled unit is wanted by is the business of its own `[Install]` section.
+pub(crate) fn render_extra_units(units: &[ExtraUnit]) -> Part {
+    let mut part = Part::default();
+    for unit in units {
+        if let Some(content) = &unit.content {
+            part.files.push(File::unit(unit.name.as_str(), content.0.as_bytes()));
+            if unit.enabled {
+                part.units.push(Unit::new(unit.name.as_str(), Start::BeforeGate));
+            }
+        }
+        for (name, content) in &unit.drop_ins {
+            part.files.push(File::unit(&format!("{}.d/{name}.conf", unit.name), content.0.as_bytes()));
+        }
+    }
+    part
+}
+
+/// What the containers of hooks need to know of their node.
+pub(crate) struct HookInputs<'a> {
+    pub(crate) runtime: &'a CompleteContainerRuntime,
+    pub(crate) proxy: &'a CompleteProxy,
+    /// Whether images come from mirrors.
+    pub(crate) mirrored: bool,
+}
+
+impl<'a> HookInputs<'a> {
+    pub(crate) fn of(cluster: &'a CompleteCluster, group: &'a CompleteGroup) -> Self {
+        Self {
+            runtime: &group.container_runtime,
+            proxy: &cluster.proxy,
+            mirrored: !cluster.registry_mirrors.value.is_empty(),
+        }
+    }
+}
+
+/// Each hook as a oneshot unit without an `[Install]` section: the bootstrap starts it at its slot. Sorted by name.
+pub(crate) fn render_hooks(
+    hooks: &[spec::Hook],
+    inputs: &HookInputs<'_>,
+) -> Result<(Vec<File>, Vec<Hook>), RenderError> {
+    let mut files = Vec::with_capacity(hooks.len());
+    let mut entries = Vec::with_capacity(hooks.len());
+    for hook in hooks {
+        let entry = Hook {
+            name: hook.name.to_string(),
+            slot: hook.slot.to_string(),
+            unit: format!("nodestrap-hook-{}.service", hook.name),
+            timeout_seconds: whole_seconds(hook.timeout.as_str())
+                .ok_or_else(|| RenderError::HookTimeout { hook: hook.name.to_string() })?,
+            required: hook.necessity == Necessity::Required,
+        };
+        let content = match (&hook.unit, &hook.container) {
+            (Some(unit), _) if is_whole_unit(&unit.0) => unit.0.clone().into_bytes(),
+            (Some(unit), _) => {
+                UnitFile::new(vec![description(hook), oneshot(entry.timeout_seconds).body(&unit.0)]).render()?
+            }
+            (None, Some(container)) => container_unit(hook, container, entry.timeout_seconds, inputs)?,
+            (None, None) => return Err(RenderError::EmptyHook { hook: hook.name.to_string() }),
+        };
+        files.push(File::unit(&entry.unit, content));
+        entries.push(entry);
+    }
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok((files, entries))
+}
+
+/// A unit has a `[Service]` section; the body of one has not.
+fn is_whole_unit(text: &str) -> bool {
+    text.lines().any(|line| line.trim() == "[Service]")
+}
+
+fn description(hook: &spec::Hook) -> Section<'_> {
+    Section::new("Unit").text("Description", format!("Hook {} ({})", hook.name, hook.slot))
+}
+
+fn oneshot<'a>(timeout_seconds: u64) -> Section<'a> {
+    Section::new("Service").text("Type", "oneshot").text("TimeoutStartSec", timeout_seconds.to_string())
+}
+
+/// Runs by the runtime's own client, because a pod needs a kubelet.
+fn container_unit(
+    hook: &spec::Hook,
+    container: &HookContainer,
+    timeout_seconds: u64,
+    inputs: &HookInputs<'_>,
+) -> Result<Vec<u8>, RenderError> {
+    let early = matches!(hook.slot, HookSlot::BeforeFiles | HookSlot::AfterFiles | HookSlot::BeforeRuntime);
+    if early && inputs.runtime.source.value != RuntimeSource::Preinstalled {
+        return Err(RenderError::HookBeforeRuntime { hook: hook.name.to_string(), slot: hook.slot.as_str() });
+    }
+    let runtime = inputs.runtime.name.value;
+    let unit = runtime::unit_name(runtime);
+    let environment: Vec<String> =
+        container.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let variables = proxy_variables(inputs.proxy);
+    let service =
+        variables.iter().fold(oneshot(timeout_seconds), |section, (name, value)| section.environment(name, value));
+    let run = Run { name: hook.name.as_str(), container, environment: &environment, client: client(inputs.runtime) };
+    let service = match runtime {
+        Runtime::Containerd => run.by_containerd(service, inputs.mirrored),
+        Runtime::CriO | Runtime::Docker => run.by_docker_like(service),
+    };
+    UnitFile::new(vec![description(hook).text("Requires", unit).text("After", unit), service]).render()
+}
+
+/// The program by which people, too, would run a container beside the pods.
+fn client(runtime: &CompleteContainerRuntime) -> Cow<'_, str> {
+    match runtime.name.value {
+        // CRI-O has none; the systems that come with it have podman.
+        Runtime::CriO => Cow::Borrowed("/usr/bin/podman"),
+        Runtime::Containerd => sibling(runtime.binary.value.as_str(), "ctr"),
+        Runtime::Docker => sibling(runtime.binary.value.as_str(), "docker"),
+    }
+}
+
+fn sibling<'a>(program: &str, name: &str) -> Cow<'a, str> {
+    let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
+    Cow::Owned(format!("{folder}/{name}"))
+}
+
+struct Run<'a> {
+    name: &'a str,
+    container: &'a HookContainer,
+    environment: &'a [String],
+    client: Cow<'a, str>,
+}
+
+impl<'a> Run<'a> {
+    fn command(&self) -> impl Iterator<Item = &'a str> {
+        self.container.command.iter().map(|word| word.as_str())
+    }
+
+    fn environment(&self, flag: &'a str) -> impl Iterator<Item = &'a str> {
+        self.environment.iter().flat_map(move |variable| [flag, variable.as_str()])
+    }
+
+    fn by_containerd(&self, service: Section<'a>, mirrored: bool) -> Section<'a> {
+        let image = self.container.image.as_str();
+        let of_namespace = |words: &[&'a str]| -> Vec<Argument<'a>> {
+            arguments(["-n", NAMESPACE].into_iter().chain(words.iter().copied()))
+        };
+        let pull: &[&str] = if mirrored {
+            &["images", "pull", "--hosts-dir", MIRRORS_FOLDER, image]
+        } else {
+            &["images", "pull", image]
+        };
+        let mut run: Vec<&str> = vec!["run", "--rm", "--net-host"];
+        run.extend(self.environment("--env"));
+        run.extend([image, self.name]);
+        run.extend(self.command());
+        let client = || self.client.clone();
+        service
+            // What a crash left behind would keep the name taken.
+            .command_with(
+                "ExecStartPre",
+                Failure::Ignored,
+                client(),
+                of_namespace(&["tasks", "delete", "--force", self.name]),
+            )
+            .command_with(
+                "ExecStartPre",
+                Failure::Ignored,
+                client(),
+                of_namespace(&["containers", "delete", self.name]),
+            )
+            .command("ExecStartPre", client(), of_namespace(pull))
+            .command("ExecStart", client(), of_namespace(&run))
+    }
+
+    fn by_docker_like(&self, service: Section<'a>) -> Section<'a> {
+        let mut run: Vec<&str> = vec!["run", "--rm", "--network", "host"];
+        run.extend(self.environment("--env"));
+        run.push(self.container.image.as_str());
+        run.extend(self.command());
+        service.command("ExecStart", self.client.clone(), arguments(run))
+    }
+}
+
+/// A duration as Go writes it, rounded up; `None` for one that is not positive.
+fn whole_seconds(text: &str) -> Option<u64> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut nanoseconds = 0_f64;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
+        let nanoseconds_each = match unit {
+            "h" => 3.6e12,
+            "m" => 6e10,
+            "s" => 1e9,
+            "ms" => 1e6,
+            "ns" => 1.0,
+            _ => 1e3,
+        };
+        nanoseconds += number.parse::<f64>().ok()? * nanoseconds_each;
+        rest = after;
+    }
+    let seconds = (nanoseconds / 1e9).ceil();
+    // Beyond a century it is a mistake; below, every whole number of seconds is exact.
+    (seconds >= 1.0 && seconds < 3.2e9).then_some(seconds as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_rounded_up_to_seconds() {
+        for (text, seconds) in
+            [("5m0s", 300), ("1h30m", 5400), ("1.5s", 2), ("10ms", 1), ("1us", 1), ("+2s", 2), ("90s", 90)]
+        {
+            assert_eq!(whole_seconds(text), Some(seconds), "{text}");
+        }
+        for text in ["0", "0s", "-5s", "5", "", "10000000h"] {
+            assert_eq!(whole_seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_service_section_makes_a_text_a_whole_unit() {
+        assert!(is_whole_unit("[Unit]\n [Service] \nExecStart=/x\n"));
+        assert!(!is_whole_unit("ExecStart=/bin/echo [Service]\n"));
+    }
+}

@@ -1,0 +1,205 @@
+//! The bundle of a node: the table of contents. What each part says is in the module that it is named after.
+
+use std::collections::BTreeMap;
+
+use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, ExecCredential, Layout, PodNetwork, Role};
+
+use crate::bundle::{Bundle, File, Gate, Join, NodeKind, Part, Start, Unit};
+use crate::error::RenderError;
+use crate::extras::{self, HookInputs};
+use crate::gate::GATE_PATH;
+use crate::kubeconfig::{Credential, render_kubeconfig};
+use crate::kubelet::{
+    self, ARGUMENTS_VARIABLE, BOOTSTRAP_KUBECONFIG_FLAG, CONFIG_FLAG, KUBECONFIG_FLAG, KUBELET_UNIT, NODE_NAME_FLAG,
+    UnitInputs, required_flag,
+};
+use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings};
+use crate::{runtime, static_pods, system};
+
+pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
+/// The user of the kubeconfigs that nodestrap writes for kubelets.
+pub(crate) const KUBELET_USER: &str = "kubelet-bootstrap";
+
+/// The bundle of one group of nodes.
+pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderError> {
+    let Some(group) = spec.groups.iter().find(|candidate| candidate.name.value.as_str() == group) else {
+        let known = spec.groups.iter().map(|known| known.name.value.to_string()).collect();
+        return Err(RenderError::UnknownGroup { group: group.to_owned(), known });
+    };
+    match spec.cluster.layout.value {
+        Layout::Nodestrap => render(spec, group),
+        layout @ (Layout::Eksctl | Layout::Tectonic) => Err(RenderError::LayoutNotRendered { layout: layout.as_str() }),
+    }
+}
+
+/// nodestrap's own layout.
+fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
+    let (cluster, group) = (&spec.cluster, &node_group.spec);
+    let name = spec.name.value.as_str();
+    let identity = Identity::of(cluster, group)?;
+    let join = join(cluster, group, &identity)?;
+
+    let mut part = system::render_system(cluster, group)?;
+    part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(extras::render_extra_units(&group.units.value));
+    part.add(kubelet_part(name, cluster, group, &identity)?);
+    part.add(network_part(cluster, group, &join)?);
+    part.files.extend(extras::render_file_assets(&group.file_assets.value));
+    part.files.extend(static_pods::render_static_pods(cluster, group)?);
+    let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
+    part.files.extend(hook_files);
+
+    let flags = group.kubelet.flags.iter().filter(|(flag, _)| identity.uses_flag(flag));
+    finish(Bundle {
+        cluster: name.to_owned(),
+        group: node_group.name.value.to_string(),
+        kubernetes_version: group.kubernetes_version.value.to_string(),
+        kind: kind(cluster, group),
+        required_programs: required_programs(cluster, group),
+        files: part.files,
+        units: part.units,
+        hooks,
+        runtime: runtime::describe(&group.container_runtime),
+        gate: gate(spec, node_group, kubelet::render_arguments(flags)?),
+        join,
+    })
+}
+
+/// Sorts what must be sorted and checks the rules that every bundle keeps.
+pub(crate) fn finish(mut bundle: Bundle) -> Result<Bundle, RenderError> {
+    bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
+    bundle.validate().map_err(|source| RenderError::Bundle { source })?;
+    Ok(bundle)
+}
+
+pub(crate) fn kind(cluster: &CompleteCluster, group: &CompleteGroup) -> NodeKind {
+    NodeKind {
+        role: group.role.value.to_string(),
+        os: group.os.value.to_string(),
+        provider: cluster.provider.value.to_string(),
+        layout: cluster.layout.value.to_string(),
+    }
+}
+
+pub(crate) fn gate(spec: &CompleteSpec, group: &CompleteNodeGroup, arguments: String) -> Gate {
+    let environment = BTreeMap::from([
+        (ARGUMENTS_VARIABLE.to_owned(), arguments),
+        ("NODESTRAP_CLUSTER".to_owned(), spec.name.value.to_string()),
+        ("NODESTRAP_GROUP".to_owned(), group.name.value.to_string()),
+    ]);
+    Gate { path: GATE_PATH.to_owned(), environment, facts: Vec::new() }
+}
+
+/// What a kubelet shows to the API server before it has a certificate.
+enum Identity<'a> {
+    Token(&'a str),
+    /// It never gets a certificate: the program is asked again and again.
+    Exec(&'a ExecCredential),
+    /// Of the control plane itself. It holds the key of the authority anyway, and a token exists only once an API
+    /// server runs, for which this very kubelet is needed.
+    SuperAdmin(&'a str),
+}
+
+impl<'a> Identity<'a> {
+    fn of(cluster: &'a CompleteCluster, group: &CompleteGroup) -> Result<Self, RenderError> {
+        if group.role.value == Role::ControlPlane {
+            let files = cluster.pki.folder.as_ref().ok_or(RenderError::NoPki)?.value.files();
+            return files.get("super-admin.conf").map(|file| Self::SuperAdmin(file.expose())).ok_or(RenderError::NoPki);
+        }
+        match (&cluster.join.bootstrap_token, &cluster.join.exec) {
+            (_, Some(exec)) => Ok(Self::Exec(&exec.value)),
+            (Some(token), None) => Ok(Self::Token(token.value.expose())),
+            (None, None) => Err(RenderError::NoCredential),
+        }
+    }
+
+    /// A kubelet with a bootstrap kubeconfig asks for a certificate, which a program's credentials make needless.
+    fn uses_flag(&self, flag: &str) -> bool {
+        flag != BOOTSTRAP_KUBECONFIG_FLAG || !matches!(self, Self::Exec(_))
+    }
+}
+
+fn join(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_>) -> Result<Join, RenderError> {
+    let kubeconfig = required_flag(group, KUBECONFIG_FLAG)?.to_owned();
+    let (bootstrap_kubeconfig, client_certificate) = match identity {
+        // The kubeconfig is all there is, from the beginning.
+        Identity::Exec(_) => (kubeconfig.clone(), kubeconfig.clone()),
+        Identity::Token(_) | Identity::SuperAdmin(_) => {
+            (required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?.to_owned(), kubelet::client_certificate(group))
+        }
+    };
+    Ok(Join {
+        api_server: cluster.api_server.value.as_str().to_owned(),
+        bootstrap_kubeconfig,
+        kubeconfig,
+        client_certificate,
+        kubelet_unit: KUBELET_UNIT.to_owned(),
+        node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
+    })
+}
+
+fn kubelet_part(
+    name: &str,
+    cluster: &CompleteCluster,
+    group: &CompleteGroup,
+    identity: &Identity<'_>,
+) -> Result<Part, RenderError> {
+    let authority = cluster.join.certificate_authority.value.as_str();
+    let kubeconfig = |credential: Credential<'_>| {
+        render_kubeconfig(name, cluster.api_server.value.as_str(), authority, KUBELET_USER, &credential)
+    };
+    let (flag, credentials) = match identity {
+        Identity::Token(token) => (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig(Credential::Token(token))),
+        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig(Credential::Exec(program))),
+        Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, text.as_bytes().to_vec()),
+    };
+    let unit = kubelet::render_unit(&UnitInputs {
+        binary: group.kubelet.binary.value.as_str(),
+        nodestrap: group.delivery.nodestrap.path.value.as_str(),
+        runtime_unit: runtime::unit_name(group.container_runtime.name.value),
+        network_unit: match cluster.networking.pod_network.value {
+            PodNetwork::Bridge => Some(NETWORK_UNIT),
+            PodNetwork::None => None,
+        },
+    })?;
+    let mut files = vec![
+        File::public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
+        File::secret(required_flag(group, flag)?, credentials),
+        File::unit(KUBELET_UNIT, unit),
+    ];
+    // A control plane has the same certificate among its own.
+    if group.role.value == Role::Worker {
+        files.push(File::public(AUTHORITY_PATH, authority));
+    }
+    Ok(Part { files, units: vec![Unit::new(KUBELET_UNIT, Start::AfterGate)] })
+}
+
+/// A bridge on each node: `nodestrap network` configures it once the node has registered and knows its pod CIDRs.
+fn network_part(cluster: &CompleteCluster, group: &CompleteGroup, join: &Join) -> Result<Part, RenderError> {
+    match cluster.networking.pod_network.value {
+        PodNetwork::None => return Ok(Part::default()),
+        PodNetwork::Bridge => {}
+    }
+    let settings = NetworkSettings {
+        bridge: "cni0".to_owned(),
+        cni_config: "/etc/cni/net.d/10-nodestrap.conflist".to_owned(),
+        kubeconfig: join.kubeconfig.clone(),
+        client_certificate: join.client_certificate.clone(),
+        node_name: join.node_name.clone(),
+    };
+    let unit = network::render_unit(KUBELET_UNIT, group.delivery.nodestrap.path.value.as_str())?;
+    Ok(Part {
+        files: vec![File::public(NETWORK_SETTINGS_PATH, settings.to_json()), File::unit(NETWORK_UNIT, unit)],
+        units: vec![Unit::new(NETWORK_UNIT, Start::ByOthers)],
+    })
+}
+
+fn required_programs(cluster: &CompleteCluster, group: &CompleteGroup) -> Vec<String> {
+    let mut programs = vec![group.kubelet.binary.value.to_string()];
+    programs.extend(runtime::required_program(&group.container_runtime));
+    if cluster.networking.pod_network.value == PodNetwork::Bridge {
+        let folder = &group.container_runtime.cni_binaries.value;
+        programs.extend(network::PLUGINS.map(|plugin| format!("{folder}/{plugin}")));
+    }
+    programs
+}

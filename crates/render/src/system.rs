@@ -1,0 +1,211 @@
+//! What a node needs below Kubernetes: kernel, time, trust, proxy. The same for every layout.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use spec::{
+    CompleteCluster, CompleteGroup, CompleteProxy, CompleteTrust, Host, Keyring, Line, ModuleName, Origin, Os, Setting,
+    SysctlName, TrustedAuthority,
+};
+
+use crate::bundle::{File, Part, Start, Unit};
+use crate::error::RenderError;
+use crate::kubelet::KUBELET_UNIT;
+use crate::runtime;
+use crate::unit::{Failure, Section, UnitFile, arguments};
+
+pub(crate) const TRUST_UNIT: &str = "nodestrap-trust.service";
+pub(crate) const KERNEL_UNIT: &str = "nodestrap-kernel.service";
+const SYSCTLS_PATH: &str = "/etc/sysctl.d/90-nodestrap.conf";
+const MODULES_PATH: &str = "/etc/modules-load.d/nodestrap.conf";
+const HEADER: &str = "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n";
+
+/// Parameters that completion sets by itself; everything else in a map is the user's.
+const OWN_SYSCTLS: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
+
+/// Everything of this module, with its units in the order in which they are started: trust, kernel, time.
+pub(crate) fn render_system(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Part, RenderError> {
+    let runtime_unit = runtime::unit_name(group.container_runtime.name.value);
+    let mut part = render_trust(&cluster.trust, group.os.value, runtime_unit)?;
+    part.add(render_kernel(&group.sysctls, &cluster.sysctls, &group.kernel_modules, runtime_unit)?);
+    part.add(render_time(&cluster.ntp_servers.value, group.os.value)?);
+    part.files.extend(render_proxy(&cluster.proxy, &[runtime_unit, KUBELET_UNIT])?);
+    Ok(part)
+}
+
+/// Kernel modules, then kernel parameters, some of which a module brings; both before the runtime.
+pub(crate) fn render_kernel(
+    sysctls: &Setting<BTreeMap<SysctlName, Line>>,
+    of_cluster: &Setting<BTreeMap<SysctlName, Line>>,
+    modules: &Setting<Vec<ModuleName>>,
+    runtime_unit: &str,
+) -> Result<Part, RenderError> {
+    let mut part = Part::default();
+    let mut service = Section::new("Service").text("Type", "oneshot").text("RemainAfterExit", "yes");
+    if !modules.value.is_empty() {
+        // What nodestrap asks for may be built into the kernel, or not be needed there: only the user's word is law.
+        let failure = match modules.origin {
+            Origin::Default { .. } => Failure::Ignored,
+            _ => Failure::Counts,
+        };
+        let program = "/lib/systemd/systemd-modules-load";
+        service = service.command_with("ExecStart", failure, program, arguments([MODULES_PATH]));
+        let mut text = HEADER.to_owned();
+        for module in &modules.value {
+            text.push_str(module.as_str());
+            text.push('\n');
+        }
+        part.files.push(File::public(MODULES_PATH, text));
+    }
+    if !sysctls.value.is_empty() {
+        service = service.command("ExecStart", "/lib/systemd/systemd-sysctl", arguments([SYSCTLS_PATH]));
+        part.files.push(File::public(SYSCTLS_PATH, sysctl_lines(sysctls, of_cluster)));
+    }
+    if part.files.is_empty() {
+        return Ok(part);
+    }
+    let unit = UnitFile::new(vec![
+        Section::new("Unit")
+            .text("Description", "Kernel modules and parameters of a Kubernetes node")
+            .words("Before", &[runtime_unit, KUBELET_UNIT]),
+        service,
+        Section::new("Install").text("WantedBy", "multi-user.target"),
+    ]);
+    part.files.push(File::unit(KERNEL_UNIT, unit.render()?));
+    part.units.push(Unit::new(KERNEL_UNIT, Start::BeforeGate));
+    Ok(part)
+}
+
+fn sysctl_lines(
+    sysctls: &Setting<BTreeMap<SysctlName, Line>>,
+    of_cluster: &Setting<BTreeMap<SysctlName, Line>>,
+) -> String {
+    let mut text = HEADER.to_owned();
+    for (name, value) in &sysctls.value {
+        let ours = !matches!(sysctls.origin, Origin::User(_))
+            && OWN_SYSCTLS.contains(&name.as_str())
+            && !of_cluster.value.contains_key(name);
+        // The dash: a kernel that lacks it does not stop the boot.
+        let dash = if ours { "-" } else { "" };
+        let _ = writeln!(text, "{dash}{name} = {value}");
+    }
+    text
+}
+
+/// `http_proxy` and its kin for units that reach out, as drop-ins.
+pub(crate) fn render_proxy(proxy: &CompleteProxy, units: &[&str]) -> Result<Vec<File>, RenderError> {
+    let variables = proxy_variables(proxy);
+    if variables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let section =
+        variables.iter().fold(Section::new("Service"), |section, (name, value)| section.environment(name, value));
+    let content = UnitFile::new(vec![section]).render()?;
+    Ok(units.iter().map(|unit| File::unit(&format!("{unit}.d/10-proxy.conf"), content.clone())).collect())
+}
+
+/// In both spellings, because programs differ in which one they read. Empty without a proxy.
+pub(crate) fn proxy_variables(proxy: &CompleteProxy) -> Vec<(&'static str, String)> {
+    let mut variables = Vec::new();
+    let urls = [("HTTP_PROXY", "http_proxy", &proxy.http), ("HTTPS_PROXY", "https_proxy", &proxy.https)];
+    for (upper, lower, url) in urls {
+        if let Some(url) = url {
+            variables.push((upper, url.value.to_string()));
+            variables.push((lower, url.value.to_string()));
+        }
+    }
+    if !variables.is_empty() && !proxy.no_proxy.value.is_empty() {
+        let direct: Vec<&str> = proxy.no_proxy.value.iter().map(|entry| entry.as_str()).collect();
+        let direct = direct.join(",");
+        variables.push(("NO_PROXY", direct.clone()));
+        variables.push(("no_proxy", direct));
+    }
+    variables.sort_unstable();
+    variables
+}
+
+/// Systems whose packages and paths are those of Red Hat.
+pub(crate) fn is_red_hat_like(os: Os) -> bool {
+    matches!(os, Os::Al2 | Os::Al2023 | Os::Rhel | Os::Rhcos)
+}
+
+/// Time servers, for the client that the system brings.
+pub(crate) fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
+    if servers.is_empty() {
+        return Ok(Part::default());
+    }
+    let (path, text, unit) = if is_red_hat_like(os) {
+        // Written whole: not every system's file reads a folder of additions.
+        let mut text = HEADER.to_owned();
+        for server in servers {
+            let _ = match host_and_port(server) {
+                (host, Some(port)) => writeln!(text, "server {host} iburst port {port}"),
+                (host, None) => writeln!(text, "server {host} iburst"),
+            };
+        }
+        text.push_str("driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n");
+        ("/etc/chrony.conf", text, "chronyd.service")
+    } else {
+        let mut names = Vec::with_capacity(servers.len());
+        for server in servers {
+            match host_and_port(server) {
+                (host, None) => names.push(host),
+                (_, Some(_)) => {
+                    return Err(RenderError::TimeServerPort { server: server.to_string(), os: os.to_string() });
+                }
+            }
+        }
+        let text = format!("{HEADER}[Time]\nNTP={}\n", names.join(" "));
+        ("/etc/systemd/timesyncd.conf.d/90-nodestrap.conf", text, "systemd-timesyncd.service")
+    };
+    Ok(Part { files: vec![File::public(path, text)], units: vec![Unit::new(unit, Start::BeforeGate)] })
+}
+
+/// An IPv6 address without its brackets, which no time client takes.
+fn host_and_port(server: &Host) -> (&str, Option<&str>) {
+    let text = server.as_str();
+    match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => (address, port.strip_prefix(':')),
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    }
+}
+
+/// Certificate authorities where the system looks for them, and the keyrings that nodestrap itself reads.
+pub(crate) fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Part, RenderError> {
+    let mut part = Part::default();
+    part.files.extend(trust.keyrings.value.iter().map(keyring));
+    let authorities = &trust.certificate_authorities.value;
+    if authorities.is_empty() {
+        return Ok(part);
+    }
+    let (folder, suffix, program, words): (_, _, _, &[&str]) = match os {
+        Os::Debian | Os::Ubuntu => ("/usr/local/share/ca-certificates", "crt", "/usr/sbin/update-ca-certificates", &[]),
+        Os::Flatcar | Os::ContainerLinux => ("/etc/ssl/certs", "pem", "/usr/sbin/update-ca-certificates", &[]),
+        Os::Al2 | Os::Al2023 | Os::Rhel | Os::Rhcos => {
+            ("/etc/pki/ca-trust/source/anchors", "pem", "/usr/bin/update-ca-trust", &["extract"])
+        }
+    };
+    let file = |authority: &TrustedAuthority| {
+        File::public(format!("{folder}/nodestrap-{}.{suffix}", authority.name), authority.certificate.as_str())
+    };
+    part.files.extend(authorities.iter().map(file));
+    let unit = UnitFile::new(vec![
+        Section::new("Unit")
+            .text("Description", "Certificate authorities that this node trusts besides those of its image")
+            // A runtime reads them when it starts.
+            .words("Before", &[runtime_unit, KUBELET_UNIT]),
+        Section::new("Service").text("Type", "oneshot").text("RemainAfterExit", "yes").command(
+            "ExecStart",
+            program,
+            arguments(words.iter().copied()),
+        ),
+        Section::new("Install").text("WantedBy", "multi-user.target"),
+    ]);
+    part.files.push(File::unit(TRUST_UNIT, unit.render()?));
+    part.units.push(Unit::new(TRUST_UNIT, Start::BeforeGate));
+    Ok(part)
+}
+
+fn keyring(keyring: &Keyring) -> File {
+    File::public(format!("/etc/nodestrap/keyrings/{}.asc", keyring.name), keyring.keys.0.as_bytes())
+}
