@@ -57,6 +57,20 @@ pub enum RenderError {
     Compress { source: std::io::Error },
     #[error("the rendered bundle is not valid")]
     Bundle { source: BundleError },
+    #[error("the complete spec has no settings of the layout '{layout}': complete the spec anew")]
+    NoLayoutSettings { layout: &'static str },
+    #[error("the layout 'eksctl' tells nodes their region, and the spec has none: write 'region' in the Cluster")]
+    NoRegion,
+    #[error(
+        "a kubelet of Kubernetes {version} cannot read how nodestrap names a program that gives credentials, \
+         which needs 1.22: write 'join.bootstrapToken' instead of 'join.exec'"
+    )]
+    ExecTooOld { version: String },
+    #[error(
+        "'{value}' cannot be {name} of the layout 'tectonic', whose readers know no escapes: \
+         use a text without quotes, backslashes, '$' and blanks"
+    )]
+    ImageVariable { name: &'static str, value: String },
 }
 
 /// A bundle that must not be used. nodestrap never repairs one: it was rendered from a spec and can be rendered again.

@@ -19,6 +19,7 @@ pub mod gate;
 mod json;
 mod kubeconfig;
 mod kubelet;
+mod layout;
 pub mod network;
 mod node;
 mod runtime;
