@@ -2,6 +2,7 @@
 //!
 //! A layout says where the kubelet's files lie, how it starts and which file is its gate. What lies below and beside
 //! the kubelet is the same as everywhere.
+#![cfg_attr(not(test), allow(dead_code, reason = "until render_bundle calls the layouts, only tests do"))]
 
 pub(crate) mod eksctl;
 pub(crate) mod tectonic;

@@ -241,6 +241,7 @@ impl Stage {
         let path_unit = UnitFile::new(vec![
             Section::new("Unit")
                 .text("Description", format!("Wait for {}", self.script))
+                // A service that is skipped because it is done would be triggered over and over.
                 .text("ConditionPathExists", format!("!{}", self.done)),
             Section::new("Path").text("PathExists", self.script),
             Section::new("Install").text("WantedBy", "multi-user.target"),
