@@ -47,8 +47,6 @@ pub enum RenderError {
          use the slot 'after-runtime' or later, or a unit"
     )]
     HookBeforeRuntime { hook: String, slot: &'static str },
-    #[error("the layout '{layout}' cannot be rendered by this version of nodestrap: leave out 'layout', or upgrade")]
-    LayoutNotRendered { layout: &'static str },
     #[error("a control plane needs certificates and keys, and the complete spec has no 'pki.folder': complete it anew")]
     NoPki,
     #[error(
@@ -77,6 +75,20 @@ pub enum RenderError {
     NoTemplates { provider: String },
     #[error("a template of machines needs 'machines.{field}' of the NodeGroup: write it into the spec")]
     MachinesLack { field: &'static str },
+    #[error("the complete spec has no settings of the layout '{layout}': complete the spec anew")]
+    NoLayoutSettings { layout: &'static str },
+    #[error("the layout 'eksctl' tells nodes their region, and the spec has none: write 'region' in the Cluster")]
+    NoRegion,
+    #[error(
+        "a kubelet of Kubernetes {version} cannot read how nodestrap names a program that gives credentials, \
+         which needs 1.22: write 'join.bootstrapToken' instead of 'join.exec'"
+    )]
+    ExecTooOld { version: String },
+    #[error(
+        "'{value}' cannot be {name} of the layout 'tectonic', whose readers know no escapes: \
+         use a text without quotes, backslashes, '$' and blanks"
+    )]
+    ImageVariable { name: &'static str, value: String },
 }
 
 /// A bundle that must not be used. nodestrap never repairs one: it was rendered from a spec and can be rendered again.

@@ -21,6 +21,7 @@ mod group;
 mod json;
 mod kubeconfig;
 mod kubelet;
+mod layout;
 pub mod network;
 mod node;
 mod pod;

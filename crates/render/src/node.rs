@@ -14,7 +14,7 @@ use crate::kubelet::{
     UnitInputs, required_flag,
 };
 use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings};
-use crate::{runtime, static_pods, system};
+use crate::{layout, runtime, static_pods, system};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
 
@@ -33,7 +33,8 @@ pub(crate) fn find_group<'s>(spec: &'s CompleteSpec, name: &str) -> Result<&'s C
 pub(crate) fn render_node(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
     match spec.cluster.layout.value {
         Layout::Nodestrap => render(spec, group),
-        layout @ (Layout::Eksctl | Layout::Tectonic) => Err(RenderError::LayoutNotRendered { layout: layout.as_str() }),
+        Layout::Eksctl => layout::eksctl::render(spec, group),
+        Layout::Tectonic => layout::tectonic::render(spec, group),
     }
 }
 

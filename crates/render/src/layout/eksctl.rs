@@ -1,0 +1,245 @@
+//! The layout of eksctl's node bootstrap: everything under `/etc/eksctl`, a drop-in for the kubelet of the image.
+//!
+//! What is known before a node boots lies in `metadata.env` and `kubelet.env`. What only the node knows lies in
+//! `kubelet.local.env`, which is the gate: the drop-in reads it without a leading dash, so no kubelet starts before.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use spec::{
+    CompleteContainerRuntime, CompleteGroup, CompleteNodeGroup, CompleteSpec, ConfigNode, KubeVersion, MaxPods, Origin,
+    Os, Runtime, max_pods_map,
+};
+
+use super::{
+    Decisions, arguments, assemble, command_line, credential_path, credential_program, environment_file,
+    kubelet_kubeconfig,
+};
+use crate::bundle::{Bundle, File, Gate, Part, Start, Unit};
+use crate::error::RenderError;
+use crate::json::pretty;
+use crate::kubelet::{self, BOOTSTRAP_UNIT, CONFIG_FLAG, KUBELET_UNIT, required_flag};
+use crate::runtime;
+use crate::unit::{Section, UnitFile};
+
+/// Misspelt, but this is its name: whoever looks for eksctl's drop-in looks here.
+const DROP_IN: &str = "kubelet.service.d/10-eksclt.al2.conf";
+const METADATA_PATH: &str = "/etc/eksctl/metadata.env";
+const KUBELET_ENV_PATH: &str = "/etc/eksctl/kubelet.env";
+const GATE_PATH: &str = "/etc/eksctl/kubelet.local.env";
+const AUTHORITY_PATH: &str = "/etc/eksctl/ca.crt";
+const MAX_PODS_MAP_PATH: &str = "/etc/eksctl/max_pods.map";
+const SNAP_PATH: &str = "/etc/eksctl/snap.json";
+
+/// What the node finds out from its metadata service; the last from the map, unless `kubelet.env` says it.
+const FACTS: [&str; 4] = ["NODE_IP", "INSTANCE_ID", "INSTANCE_TYPE", MAX_PODS];
+const MAX_PODS: &str = "MAX_PODS";
+
+const SNAP: &str = "kubelet-eks";
+const SNAP_UNIT: &str = "snap.kubelet-eks.daemon.service";
+
+/// The order of eksctl's drop-in; other flags follow by name.
+const ORDER: [&str; 13] = [
+    "node-ip",
+    "node-labels",
+    "max-pods",
+    "register-node",
+    "register-with-taints",
+    "cloud-provider",
+    "container-runtime",
+    "network-plugin",
+    "cni-bin-dir",
+    "cni-conf-dir",
+    "pod-infra-container-image",
+    "kubeconfig",
+    "config",
+];
+
+/// The kubelet lost its Docker client, and with it everything about CNI: from here on that is the runtime's business.
+const FIRST_WITHOUT_DOCKER: KubeVersion = KubeVersion { major: 1, minor: 24, patch: 0 };
+/// The runtime keeps its pause image by itself; the kubelet does not even know the flag any more.
+const FIRST_WITHOUT_PAUSE_IMAGE: KubeVersion = KubeVersion { major: 1, minor: 35, patch: 0 };
+const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
+
+pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
+    let group = &node_group.spec;
+    let authority = spec.cluster.join.certificate_authority.value.as_str();
+    let mut files = vec![
+        File::public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
+        File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?),
+        File::public(AUTHORITY_PATH, authority),
+        File::public(METADATA_PATH, metadata(spec)?),
+        File::public(KUBELET_ENV_PATH, kubelet_environment(group)),
+        File::public(MAX_PODS_MAP_PATH, max_pods_map()),
+    ];
+    let flags = flags(group)?;
+    let mut programs: Vec<String> = credential_program(spec).into_iter().collect();
+    let kubelet_unit = match group.os.value {
+        Os::Ubuntu => {
+            files.push(File::public(SNAP_PATH, snap(&flags)));
+            SNAP_UNIT
+        }
+        _ => {
+            files.push(File::unit(DROP_IN, drop_in(group, &flags)?));
+            programs.insert(0, group.kubelet.binary.value.to_string());
+            KUBELET_UNIT
+        }
+    };
+    let units = vec![Unit::new(kubelet_unit, Start::AfterGate)];
+    assemble(
+        spec,
+        node_group,
+        Decisions {
+            kubelet_unit,
+            proxied_units: &[],
+            kubelet: Part { files, units },
+            programs,
+            gate: Gate {
+                path: GATE_PATH.to_owned(),
+                environment: BTreeMap::new(),
+                facts: FACTS.map(str::to_owned).to_vec(),
+            },
+        },
+    )
+}
+
+/// Known of all nodes of the group.
+fn metadata(spec: &CompleteSpec) -> Result<Vec<u8>, RenderError> {
+    let cluster = &spec.cluster;
+    let region = cluster.region.as_ref().ok_or(RenderError::NoRegion)?;
+    // `into` reads the settings whether or not the spec has them in other layouts.
+    let settings: Option<&spec::CompleteEksctl> = (&cluster.eksctl).into();
+    let settings = settings.ok_or(RenderError::NoLayoutSettings { layout: "eksctl" })?;
+    Ok(environment_file([
+        ("AWS_DEFAULT_REGION", region.value.as_str()),
+        ("AWS_EKS_CLUSTER_NAME", spec.name.value.as_str()),
+        ("AWS_EKS_ENDPOINT", cluster.api_server.value.as_str()),
+        ("AWS_EKS_ECR_ACCOUNT", settings.ecr_account.value.as_str()),
+    ]))
+}
+
+/// For flags that `kubelet.yaml` cannot say, or could not in eksctl's time.
+fn kubelet_environment(group: &CompleteGroup) -> Vec<u8> {
+    let labels: Vec<String> = group.labels.value.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let taints: Vec<String> =
+        group.taints.value.0.iter().map(|taint| format!("{}={}:{}", taint.key, taint.value, taint.effect)).collect();
+    let (labels, taints) = (labels.join(","), taints.join(","));
+    let max_pods = chosen_max_pods(group);
+    let mut variables = vec![("NODE_LABELS", labels.as_str()), ("NODE_TAINTS", taints.as_str())];
+    variables.extend(max_pods.as_deref().map(|number| (MAX_PODS, number)));
+    environment_file(variables)
+}
+
+/// A number that differs from what the node would look up, or that somebody chose: the flag beats `kubelet.yaml`, so
+/// whatever stands there must reach the flag too.
+fn chosen_max_pods(group: &CompleteGroup) -> Option<String> {
+    let Some(ConfigNode::Leaf(setting)) = group.kubelet.config.get("maxPods") else { return None };
+    let number = setting.value.to_string();
+    let looked_up = group.machines.instance_type.as_ref().and_then(|machine| {
+        let map = max_pods_map();
+        let pods = map.lines().find_map(|line| line.strip_prefix(machine.value.as_str())?.strip_prefix(' '));
+        pods.map(str::to_owned)
+    });
+    let follows_from_map = group.max_pods.value == MaxPods::Map && looked_up.as_ref() == Some(&number);
+    (!follows_from_map).then_some(number)
+}
+
+/// Names and values; `${NAME}` in a value is a variable of the environment files, and there is no other `$`.
+fn flags(group: &CompleteGroup) -> Result<Vec<(String, String)>, RenderError> {
+    let version = group.kubernetes_version.value;
+    let own_runtime = &group.container_runtime;
+    let docker = own_runtime.name.value == Runtime::Docker;
+    let mut flags = BTreeMap::from(
+        [
+            ("node-ip", "${NODE_IP}"),
+            ("node-labels", node_labels(group)),
+            ("max-pods", "${MAX_PODS}"),
+            ("register-node", "true"),
+            ("register-with-taints", "${NODE_TAINTS}"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    let mut set = |name: &str, value: &str| flags.insert(name.to_owned(), value.to_owned());
+    if version < FIRST_WITHOUT_DOCKER {
+        if docker {
+            set("container-runtime", "docker");
+            set("network-plugin", "cni");
+            set("cni-bin-dir", own_runtime.cni_binaries.value.as_str());
+            set("cni-conf-dir", CNI_CONFIGURATION);
+        } else {
+            set("container-runtime", "remote");
+            set("container-runtime-endpoint", runtime_endpoint(own_runtime.name.value));
+        }
+    }
+    if version < FIRST_WITHOUT_PAUSE_IMAGE {
+        set("pod-infra-container-image", pause_image(own_runtime));
+    }
+    // The spec's own, the user's among them, come last and win.
+    for argument in arguments(group)? {
+        let bare = argument.trim_start_matches('-');
+        let (name, value) = bare.split_once('=').unwrap_or((bare, ""));
+        flags.insert(name.to_owned(), value.to_owned());
+    }
+    let mut ordered: Vec<(String, String)> = flags.into_iter().collect();
+    // Stable: what has no place in the order stays sorted by name.
+    ordered.sort_by_key(|(name, _)| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()));
+    Ok(ordered)
+}
+
+/// Without labels of the user's the list must not begin with a comma.
+fn node_labels(group: &CompleteGroup) -> &'static str {
+    match group.labels.value.0.is_empty() {
+        true => "alpha.eksctl.io/instance-id=${INSTANCE_ID}",
+        false => "${NODE_LABELS},alpha.eksctl.io/instance-id=${INSTANCE_ID}",
+    }
+}
+
+/// With docker the kubelet itself pulls it, by the role of the node, so EKS' own registry will do; other runtimes pull
+/// it without credentials, and their configuration names the same image.
+fn pause_image(runtime: &CompleteContainerRuntime) -> &str {
+    match (runtime.name.value, &runtime.sandbox_image.origin) {
+        (Runtime::Docker, Origin::Default { .. } | Origin::Derived { .. }) => {
+            "${AWS_EKS_ECR_ACCOUNT}.dkr.ecr.${AWS_DEFAULT_REGION}.amazonaws.com/eks/pause-amd64:3.1"
+        }
+        _ => runtime.sandbox_image.value.as_str(),
+    }
+}
+
+fn runtime_endpoint(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::CriO => "unix:///var/run/crio/crio.sock",
+        Runtime::Containerd | Runtime::Docker => "unix:///run/containerd/containerd.sock",
+    }
+}
+
+/// For the `kubelet.service` of the image.
+fn drop_in(group: &CompleteGroup, flags: &[(String, String)]) -> Result<Vec<u8>, RenderError> {
+    let words: Vec<String> = flags.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+    let command = command_line("ExecStart", group.kubelet.binary.value.as_str(), words.iter().map(String::as_str))?;
+    UnitFile::new(vec![
+        // The unit of the image knows neither.
+        Section::new("Unit").words("After", &[runtime::unit_name(group.container_runtime.name.value), BOOTSTRAP_UNIT]),
+        Section::new("Service")
+            .text("EnvironmentFile", METADATA_PATH)
+            .text("EnvironmentFile", KUBELET_ENV_PATH)
+            // Last, so that its MAX_PODS wins; no leading dash, because it is the gate.
+            .text("EnvironmentFile", GATE_PATH)
+            // A service has one command: where the unit of the image has its own, a second one would make systemd
+            // refuse the whole unit, so the list is emptied first. Where it has none, this line changes nothing.
+            .text("ExecStart", "")
+            .text("ExecStart", command),
+    ])
+    .render()
+}
+
+/// What the node gives to `snap`, whose kubelet takes neither a drop-in nor environment files. The node fills in the
+/// variables when it knows them; that part of nodestrap is still to be written.
+fn snap(flags: &[(String, String)]) -> String {
+    let settings: serde_json::Map<String, Value> =
+        flags.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    pretty(&json!({
+        "snap": SNAP,
+        "aliases": { "kubelet": "kubelet-eks.kubelet", "kubectl": "kubectl-eks.kubectl" },
+        "settings": settings,
+    }))
+}

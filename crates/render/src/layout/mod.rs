@@ -1,0 +1,160 @@
+//! Nodes under the paths and names of other bootstraps, so that what was built around those goes on working.
+//!
+//! A layout says where the kubelet's files lie, how it starts and which file is its gate. What lies below and beside
+//! the kubelet is the same as everywhere.
+
+pub(crate) mod eksctl;
+pub(crate) mod tectonic;
+
+#[cfg(test)]
+mod tests;
+
+use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, KubeVersion};
+
+use crate::bundle::{Bundle, Gate, Join, Part};
+use crate::error::RenderError;
+use crate::extras::{self, HookInputs};
+use crate::kubeconfig::{Credential, render_kubeconfig};
+use crate::kubelet::{self, BOOTSTRAP_KUBECONFIG_FLAG, KUBECONFIG_FLAG, NODE_NAME_FLAG, required_flag};
+use crate::{node, runtime, system};
+
+/// From here on kubelets read the one version of credential plug-ins that we write.
+const FIRST_WITH_EXEC_V1: KubeVersion = KubeVersion { major: 1, minor: 22, patch: 0 };
+
+/// What one layout decides about a node.
+struct Decisions {
+    kubelet_unit: &'static str,
+    /// Units of the layout that reach out, besides the runtime and the kubelet.
+    proxied_units: &'static [&'static str],
+    /// The files and units of the kubelet and of what the layout has around it.
+    kubelet: Part,
+    /// Programs that the image must bring, besides the runtime.
+    programs: Vec<String>,
+    gate: Gate,
+}
+
+fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -> Result<Bundle, RenderError> {
+    let (cluster, name, group) = (&spec.cluster, &group.name.value, &group.spec);
+    let container_runtime = &group.container_runtime;
+    let runtime_unit = runtime::unit_name(container_runtime.name.value);
+
+    let mut part = system::render_trust(&cluster.trust, group.os.value, runtime_unit)?;
+    part.add(system::render_kernel(&group.sysctls, &cluster.sysctls, &group.kernel_modules, runtime_unit)?);
+    part.add(system::render_time(&cluster.ntp_servers.value, group.os.value)?);
+    let mut proxied = vec![runtime_unit, layout.kubelet_unit];
+    proxied.extend(layout.proxied_units);
+    part.files.extend(system::render_proxy(&cluster.proxy, &proxied)?);
+    part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(extras::render_extra_units(&group.units.value));
+    part.add(layout.kubelet);
+    part.files.extend(extras::render_file_assets(&group.file_assets.value));
+    let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
+    part.files.extend(hook_files);
+
+    let mut required_programs = layout.programs;
+    required_programs.extend(runtime::required_program(container_runtime));
+    node::finish(Bundle {
+        cluster: spec.name.value.to_string(),
+        group: name.to_string(),
+        kubernetes_version: group.kubernetes_version.value.to_string(),
+        kind: node::kind(cluster, group),
+        required_programs,
+        files: part.files,
+        units: part.units,
+        hooks,
+        runtime: runtime::describe(container_runtime),
+        gate: layout.gate,
+        join: join(cluster, group, layout.kubelet_unit)?,
+    })
+}
+
+fn join(cluster: &CompleteCluster, group: &CompleteGroup, kubelet_unit: &str) -> Result<Join, RenderError> {
+    let kubeconfig = required_flag(group, KUBECONFIG_FLAG)?.to_owned();
+    let bootstrap_kubeconfig = credential_path(group)?.to_owned();
+    Ok(Join {
+        api_server: cluster.api_server.value.as_str().to_owned(),
+        // A kubelet that needs no certificate has joined as soon as it has its kubeconfig.
+        client_certificate: match bootstrap_kubeconfig == kubeconfig {
+            true => kubeconfig.clone(),
+            false => kubelet::client_certificate(group),
+        },
+        bootstrap_kubeconfig,
+        kubeconfig,
+        node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
+        kubelet_unit: kubelet_unit.to_owned(),
+    })
+}
+
+/// The kubeconfig that we write: what a kubelet shows first, and for good unless it asks for a certificate with it.
+fn credential_path(group: &CompleteGroup) -> Result<&str, RenderError> {
+    required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG).or_else(|_| required_flag(group, KUBECONFIG_FLAG))
+}
+
+fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup) -> Result<Vec<u8>, RenderError> {
+    let (join, version) = (&spec.cluster.join, group.kubernetes_version.value);
+    let (user, credential) = match (&join.bootstrap_token, &join.exec) {
+        (Some(token), _) => ("kubelet-bootstrap", Credential::Token(token.value.expose())),
+        (None, Some(exec)) if version >= FIRST_WITH_EXEC_V1 => ("kubelet", Credential::Exec(&exec.value)),
+        (None, Some(_)) => return Err(RenderError::ExecTooOld { version: version.to_string() }),
+        (None, None) => return Err(RenderError::NoCredential),
+    };
+    let server = spec.cluster.api_server.value.as_str();
+    let authority = join.certificate_authority.value.as_str();
+    Ok(render_kubeconfig(spec.name.value.as_str(), server, authority, user, &credential))
+}
+
+/// The program that gives credentials, if it is a path: of a bare name only the kubelet's PATH knows where it is.
+fn credential_program(spec: &CompleteSpec) -> Option<String> {
+    let exec = spec.cluster.join.exec.as_ref().filter(|_| spec.cluster.join.bootstrap_token.is_none())?;
+    Some(exec.value.command.to_string()).filter(|command| command.starts_with('/'))
+}
+
+/// The flags of the spec as arguments, sorted: each is free of white space, quotes, backslashes and `$`.
+fn arguments(group: &CompleteGroup) -> Result<Vec<String>, RenderError> {
+    let line = kubelet::render_arguments(&group.kubelet.flags)?;
+    Ok(line.split(' ').filter(|argument| !argument.is_empty()).map(str::to_owned).collect())
+}
+
+/// A command line whose words systemd takes as they stand; with variables, or by another name, neither of which
+/// `Section::command` has.
+fn command_line<'a>(
+    key: &'static str,
+    program: &str,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Result<String, RenderError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+@%:,=~-".contains(&byte);
+    let path = program.strip_prefix('@').unwrap_or(program);
+    if !path.bytes().all(plain) {
+        return Err(RenderError::ProgramPath { path: path.to_owned() });
+    }
+    let mut line = program.to_owned();
+    for word in words {
+        if word.is_empty() || word == ";" || word.contains([' ', '"', '\'', '\\']) {
+            let problem = "has a word that is empty or has a blank, a quote or a backslash, which systemd would split";
+            return Err(RenderError::UnitValue { key, value: word.to_owned(), problem });
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    Ok(line)
+}
+
+/// Variables that systemd's `EnvironmentFile=` and a shell's `source` read alike, in the order given.
+fn environment_file<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+    let mut text = String::from(
+        "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n",
+    );
+    for (name, value) in variables {
+        text.push_str(name);
+        text.push_str("=\"");
+        for character in value.chars() {
+            // The characters that both treat specially inside double quotes; a spec has no control characters here.
+            if matches!(character, '"' | '\\' | '`' | '$') {
+                text.push('\\');
+            }
+            text.push(character);
+        }
+        text.push_str("\"\n");
+    }
+    text.into_bytes()
+}
