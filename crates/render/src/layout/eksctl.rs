@@ -31,8 +31,8 @@ const AUTHORITY_PATH: &str = "/etc/eksctl/ca.crt";
 const MAX_PODS_MAP_PATH: &str = "/etc/eksctl/max_pods.map";
 const SNAP_PATH: &str = "/etc/eksctl/snap.json";
 
-/// What the node finds out from its metadata service; the last from the map, unless `kubelet.env` says it.
-const FACTS: [&str; 4] = ["NODE_IP", "INSTANCE_ID", "INSTANCE_TYPE", MAX_PODS];
+/// What the node finds out from its metadata service; `MAX_PODS` from the map, unless `kubelet.env` says it.
+const FACTS: [&str; 4] = ["INSTANCE_ID", "INSTANCE_TYPE", MAX_PODS, "NODE_IP"];
 const MAX_PODS: &str = "MAX_PODS";
 
 const SNAP: &str = "kubelet-eks";

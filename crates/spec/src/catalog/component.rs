@@ -110,6 +110,12 @@ impl Target {
         self.minor.is_none_or(|minor| available.contains(minor))
     }
 
+    /// Whether the configuration has this field at its top.
+    pub(crate) fn has_field(self, name: &str) -> bool {
+        let fields = self.component.config().unwrap_or_default();
+        fields.iter().any(|field| field.name == name && self.has(field.available))
+    }
+
     /// Why this version lacks something, as the end of "it has no such field …", and what to do about it.
     pub(crate) fn unavailable(self, available: Availability) -> Option<(String, String)> {
         let (product, minor) = (self.component.product(), self.minor?);

@@ -33,8 +33,8 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         _ => default(catalog::newest_kubernetes(), "the newest release that this version of nodestrap knows"),
     });
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
-    check_layout(&layout, &provider, check);
-    let networking = complete_networking(&spec.networking, check);
+    check_layout(&layout, &provider, spec, check);
+    let networking = complete_networking(&spec.networking, layout.value, check);
     let assets = CompleteAssets {
         container_registry: or_default(
             &spec.assets.container_registry,
@@ -119,7 +119,20 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
 
 pub(super) const NONE: &str = "none are needed";
 
-fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, check: &Check<'_>) {
+fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &ClusterSpec, check: &Check<'_>) {
+    if layout.value == Layout::Eksctl && spec.region.is_none() {
+        check.report(Some(&layout.origin), "the layout eksctl tells nodes their region", "write region: … too");
+    }
+    if let Some(network) = &spec.networking.pod_network
+        && network.value == PodNetwork::Bridge
+        && layout.value != Layout::Nodestrap
+    {
+        check.report(
+            Some(&network.origin),
+            format!("the layout {} has no bridge of nodestrap's", layout.value),
+            "a DaemonSet brings the network: write podNetwork: none, or leave it out",
+        );
+    }
     if layout.value == Layout::Eksctl && provider.value != Provider::Aws {
         check.report(
             Some(&layout.origin),
@@ -129,7 +142,7 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, check: &
     }
 }
 
-fn complete_networking(spec: &NetworkingSpec, check: &Check<'_>) -> CompleteNetworking {
+fn complete_networking(spec: &NetworkingSpec, layout: Layout, check: &Check<'_>) -> CompleteNetworking {
     let service_cidrs = or_default(
         &spec.service_cidrs,
         || Networks(vec![SERVICE_NETWORK]),
@@ -176,11 +189,12 @@ fn complete_networking(spec: &NetworkingSpec, check: &Check<'_>) -> CompleteNetw
         }
     }
     CompleteNetworking {
-        pod_network: or_default(
-            &spec.pod_network,
-            || PodNetwork::Bridge,
-            "a node gets Ready without anything else installed in the cluster",
-        ),
+        pod_network: spec.pod_network.clone().unwrap_or_else(|| match layout {
+            Layout::Nodestrap => {
+                default(PodNetwork::Bridge, "a node gets Ready without anything else installed in the cluster")
+            }
+            _ => derived(PodNetwork::None, from("cluster.layout"), "a DaemonSet brings the network in this layout"),
+        }),
         pod_cidrs,
         service_cidrs,
         cluster_dns,

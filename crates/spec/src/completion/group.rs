@@ -6,6 +6,7 @@ use super::cluster::NONE;
 use super::delivery::complete_delivery;
 use super::os::{self, Traits};
 use super::{Check, containerd, default, derived, from, kubelet, lists, or_default, ours, release};
+use crate::catalog::Component;
 use crate::complete::{
     CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines, GroupSpec,
     MachinesSpec,
@@ -49,6 +50,8 @@ pub(super) fn complete_group(
         group,
         spec,
         cluster,
+        os: os.value,
+        target: release(kubernetes_version.value).target(Component::Kubelet),
         traits: &traits,
         role: role.value,
         labels: &labels,
@@ -60,7 +63,11 @@ pub(super) fn complete_group(
     };
     let kubelet = CompleteKubelet {
         binary: spec.kubelet.binary.clone().unwrap_or_else(|| {
-            derived(ours(traits.kubelet), vec![here("os")], "where it is on this system")
+            let path = match (cluster.layout.value, os.value) {
+                (Layout::Tectonic, Os::Flatcar) => "/usr/lib/flatcar/kubelet-wrapper",
+                _ => traits.kubelet,
+            };
+            derived(ours(path), vec![here("os")], "where it is on this system")
         }),
         config: kubelet::complete_config(&parts, check),
         flags: kubelet::complete_flags(&parts, check),
@@ -299,6 +306,16 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("/etc/systemd/system/kubelet.service", "add a drop-in for it with units"),
     ("/etc/nodestrap/bundle.json", "it is the bundle itself"),
     ("/etc/nodestrap/network.json", "write networking of the Cluster"),
+    ("/etc/eksctl/ca.crt", "write join.certificateAuthority of the Cluster"),
+    ("/etc/eksctl/kubeconfig.yaml", "write join of the Cluster"),
+    ("/etc/eksctl/kubelet.env", "write labels, taints and maxPods"),
+    ("/etc/eksctl/kubelet.local.env", "it is the gate, which is written last"),
+    ("/etc/eksctl/kubelet.yaml", "write kubelet.config"),
+    ("/etc/eksctl/max_pods.map", "write maxPods"),
+    ("/etc/eksctl/metadata.env", "write region and eksctl.ecrAccount of the Cluster"),
+    ("/etc/kubernetes/installer/kubelet.env", "write tectonic.kubeletImage of the Cluster"),
+    ("/etc/kubernetes/installer/runtime-mappings.yaml", "write tectonic.runtimeMappings of the Cluster"),
+    ("/etc/kubernetes/kubeconfig", "write join of the Cluster"),
 ];
 
 fn complete_sysctls(

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::os::Traits;
 use super::{Check, default, derived, from, overlay};
+use crate::catalog::Target;
 use crate::complete::{CompleteCluster, ConfigTree, GroupSpec};
 use crate::config;
 use crate::expression::Variables;
@@ -18,7 +19,7 @@ use crate::instances::{self, AddressMode, InstanceType};
 use crate::items::{Labels, MaxPods, Taints};
 use crate::origin::{Origin, Setting};
 use crate::record::SpecValue;
-use crate::values::{Layout, Reservation, Role, Runtime};
+use crate::values::{Layout, Os, Reservation, Role, Runtime};
 use crate::view::{Look, SecretDisplay};
 
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
@@ -30,6 +31,8 @@ pub(super) struct Inputs<'a> {
     pub(super) group: &'a str,
     pub(super) spec: &'a GroupSpec,
     pub(super) cluster: &'a CompleteCluster,
+    pub(super) os: Os,
+    pub(super) target: Target,
     pub(super) traits: &'a Traits,
     pub(super) role: Role,
     pub(super) labels: &'a Setting<Labels>,
@@ -88,6 +91,15 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
     if let Some(path) = inputs.traits.volume_plugins {
         set(&["volumePluginDir"], derived(json!(path), inputs.here("os"), "the usual folder is read-only here"));
     }
+    if inputs.os == Os::Al2 {
+        let rule = "this system has version 1 of cgroups, which newer kubelets refuse unless told";
+        if inputs.target.has_field("failCgroupV1") {
+            set(&["failCgroupV1"], derived(json!(false), inputs.here("os"), rule));
+        }
+        if cluster.layout.value == Layout::Eksctl {
+            set(&["cgroupDriver"], derived(json!("cgroupfs"), from("cluster.layout"), "what eksctl writes"));
+        }
+    }
     add_max_pods(inputs, &mut ours, check);
     let registered = inputs.taints.value.to_json(PLAIN);
     if !inputs.taints.value.0.is_empty() {
@@ -126,7 +138,6 @@ fn eksctl_values() -> Vec<(&'static [&'static str], Value)> {
         (&["authentication", "x509", "clientCAFile"], json!("/etc/eksctl/ca.crt")),
         (&["authorization", "webhook", "cacheAuthorizedTTL"], json!("5m0s")),
         (&["authorization", "webhook", "cacheUnauthorizedTTL"], json!("30s")),
-        (&["cgroupDriver"], json!("cgroupfs")),
         (&["featureGates", "RotateKubeletServerCertificate"], json!(true)),
         (&["serverTLSBootstrap"], json!(true)),
     ]
@@ -324,6 +335,7 @@ fn tectonic_flags(inputs: &Inputs<'_>) -> FlagMap {
         flag("anonymous-auth", "false"),
         flag("cert-dir", "/var/lib/kubelet/pki"),
         flag("client-ca-file", "/etc/kubernetes/ca.crt"),
+        flag("cni-bin-dir", "/var/lib/cni/bin"),
         flag("cni-conf-dir", "/etc/kubernetes/cni/net.d"),
         flag("exit-on-lock-contention", "true"),
         flag("kubeconfig", "/etc/kubernetes/kubeconfig"),
@@ -332,6 +344,14 @@ fn tectonic_flags(inputs: &Inputs<'_>) -> FlagMap {
         flag("network-plugin", "cni"),
         flag("pod-manifest-path", "/etc/kubernetes/manifests"),
     ]);
+    if cluster.join.bootstrap_token.is_some() {
+        // A token is for asking once; the kubelet's own certificate lasts.
+        flags.extend([
+            flag("bootstrap-kubeconfig", "/etc/kubernetes/kubeconfig"),
+            flag("kubeconfig", KUBECONFIG),
+            flag("rotate-certificates", "true"),
+        ]);
+    }
     let mut set = |name: &str, setting: Setting<String>| flags.insert(name.to_owned(), setting);
     let dns: Vec<String> = cluster.networking.cluster_dns.value.0.iter().map(ToString::to_string).collect();
     set("cluster-dns", derived(dns.join(","), from("cluster.networking.clusterDNS"), "pods ask the cluster's DNS"));

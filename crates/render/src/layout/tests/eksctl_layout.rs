@@ -42,7 +42,7 @@ fn the_files_lie_where_the_seed_says() {
     ];
     assert_eq!(paths(&bundle), expected);
     assert_eq!(bundle.gate.path, "/etc/eksctl/kubelet.local.env");
-    assert_eq!(bundle.gate.facts, ["NODE_IP", "INSTANCE_ID", "INSTANCE_TYPE", "MAX_PODS"]);
+    assert_eq!(bundle.gate.facts, ["INSTANCE_ID", "INSTANCE_TYPE", "MAX_PODS", "NODE_IP"]);
     assert_eq!(units(&bundle), [("containerd.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)]);
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
 }
