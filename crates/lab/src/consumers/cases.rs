@@ -1,0 +1,142 @@
+//! The golden cases of the renderer as the consumers see them: files by name, documents by kind.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cache::minor_of;
+use crate::paths::repository;
+
+/// One rendered group: a folder with `manifest.json`, the tree that a node gets under `root/`, and the same as user data.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: String,
+    pub folder: PathBuf,
+}
+
+/// One YAML document of a file below `root/`.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// Relative to the folder of the case.
+    pub file: PathBuf,
+    pub kind: String,
+    pub text: String,
+    pub value: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    kubernetes_version: String,
+    gate: Gate,
+}
+
+#[derive(Deserialize)]
+struct Gate {
+    environment: std::collections::BTreeMap<String, String>,
+}
+
+/// All cases, by name.
+pub fn golden_cases() -> Result<Vec<Case>> {
+    let folder = std::env::var_os("NODESTRAP_GOLDEN")
+        .map_or_else(|| repository().join("crates/render/tests/golden"), PathBuf::from);
+    let mut cases = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+        let folder = entry?.path();
+        if folder.is_dir() {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            cases.push(Case { name, folder });
+        }
+    }
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(cases)
+}
+
+impl Case {
+    /// As "1.36"; nothing for a case that renders no bundle, such as one that the renderer refuses.
+    pub fn kubernetes_minor(&self) -> Result<Option<String>> {
+        Ok(self.manifest()?.map(|manifest| minor_of(&manifest.kubernetes_version)))
+    }
+
+    /// The variables that the gate gives to the kubelet's unit.
+    pub fn gate_environment(&self) -> Result<Vec<(String, String)>> {
+        Ok(self.manifest()?.map(|manifest| manifest.gate.environment.into_iter().collect()).unwrap_or_default())
+    }
+
+    fn manifest(&self) -> Result<Option<Manifest>> {
+        let Some(path) = self.file("manifest.json") else { return Ok(None) };
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_str(&text).map(Some).with_context(|| format!("parsing {}", path.display()))
+    }
+
+    /// A file of the case, if it has it.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        Some(self.folder.join(name)).filter(|path| path.is_file())
+    }
+
+    /// Where the tree of the node is, if the case has one.
+    pub fn root(&self) -> Option<PathBuf> {
+        Some(self.folder.join("root")).filter(|path| path.is_dir())
+    }
+
+    /// Every file below a folder of the case, in order of path; none if it is not there.
+    pub fn files_below(&self, folder: &str) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        collect_files(&self.folder.join(folder), &mut files)?;
+        files.sort();
+        Ok(files)
+    }
+
+    /// The documents of these kinds among the YAML files of the node's tree.
+    pub fn documents(&self, kinds: &[&str]) -> Result<Vec<Document>> {
+        let mut found = Vec::new();
+        for path in self.files_below("root")? {
+            if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            let file = path.strip_prefix(&self.folder).unwrap_or(&path);
+            found.extend(documents_of(file, &text)?.into_iter().filter(|it| kinds.contains(&it.kind.as_str())));
+        }
+        Ok(found)
+    }
+}
+
+pub(super) fn documents_of(file: &Path, text: &str) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for text in text.split("\n---\n") {
+        let value: Value =
+            serde_saphyr::from_str(text).with_context(|| format!("parsing {} as YAML", file.display()))?;
+        if let Some(kind) = value.get("kind").and_then(Value::as_str) {
+            let kind = kind.to_owned();
+            documents.push(Document { file: file.to_owned(), kind, text: text.to_owned(), value });
+        }
+    }
+    Ok(documents)
+}
+
+fn collect_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() { collect_files(&path, files)? } else { files.push(path) }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_of_one_file_are_told_apart_and_those_without_a_kind_left_out() {
+        let text = "kind: A\n---\nkind: B\nx: 1\n---\nx: 2\n";
+        let kinds: Vec<String> =
+            documents_of(Path::new("f"), text).expect("YAML").into_iter().map(|document| document.kind).collect();
+        assert_eq!(kinds, ["A", "B"]);
+    }
+}
