@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,6 +29,7 @@ pub struct Document {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
+    digest: String,
     kubernetes_version: String,
     gate: Gate,
 }
@@ -58,6 +59,20 @@ impl Case {
     /// As "1.36"; nothing for a case that renders no bundle, such as one that the renderer refuses.
     pub fn kubernetes_minor(&self) -> Result<Option<String>> {
         Ok(self.manifest()?.map(|manifest| minor_of(&manifest.kubernetes_version)))
+    }
+
+    /// Whether this is what belongs at the bundle's place on a node: the rendered bundle, or a reference to it.
+    pub fn check_delivered(&self, content: &str) -> Result<()> {
+        let (Some(manifest), Some(path)) = (self.manifest()?, self.file("bundle.json")) else { return Ok(()) };
+        let rendered = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        if content == rendered {
+            return Ok(());
+        }
+        let other: Value = serde_json::from_str(content).context("parsing what is delivered as the bundle")?;
+        if other["kind"] != "BundleReference" || other["digest"] != manifest.digest.as_str() {
+            bail!("another bundle than the rendered one is delivered");
+        }
+        Ok(())
     }
 
     /// The variables that the gate gives to the kubelet's unit.
@@ -138,5 +153,19 @@ mod tests {
         let kinds: Vec<String> =
             documents_of(Path::new("f"), text).expect("YAML").into_iter().map(|document| document.kind).collect();
         assert_eq!(kinds, ["A", "B"]);
+    }
+
+    #[test]
+    fn only_the_rendered_bundle_or_a_reference_to_it_may_be_delivered() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let manifest = r#"{"digest": "sha256:1", "kubernetesVersion": "1.36.3", "gate": {"environment": {}}}"#;
+        std::fs::write(folder.path().join("manifest.json"), manifest).expect("manifest");
+        std::fs::write(folder.path().join("bundle.json"), "{}").expect("bundle");
+        let case = Case { name: "x".into(), folder: folder.path().to_owned() };
+        case.check_delivered("{}").expect("the bundle");
+        case.check_delivered(r#"{"kind": "BundleReference", "digest": "sha256:1"}"#).expect("a reference");
+        for other in ["", "{} ", r#"{"kind": "BundleReference", "digest": "sha256:2"}"#, r#"{"digest": "sha256:1"}"#] {
+            assert!(case.check_delivered(other).is_err(), "{other}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::sandbox::Sandbox;
 use crate::cache::Consumers;
 use crate::command::stdout_of;
-use crate::paths::recipe;
+use crate::paths::{recipe, repository};
 
 /// A file to be judged; the name is for the answer.
 #[derive(Debug, Clone)]
@@ -25,8 +25,17 @@ pub struct CloudInitVerdict {
     pub complaints: Vec<String>,
     /// The content type of each part, as cloud-init sees it.
     pub types: Vec<String>,
-    /// What `write_files` and the part handlers wrote: path, then SHA-256 and mode, as "0600".
-    pub written: BTreeMap<String, (String, String)>,
+    /// What `write_files` and the part handlers wrote, by path.
+    pub written: BTreeMap<String, WrittenFile>,
+}
+
+/// A file as cloud-init left it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct WrittenFile {
+    pub sha256: String,
+    /// As "0600".
+    pub mode: String,
+    pub text: String,
 }
 
 impl Consumers {
@@ -39,9 +48,15 @@ impl Consumers {
             std::fs::copy(&file.path, input.path().join(format!("{index}.user-data")))
                 .with_context(|| format!("copying {}", file.path.display()))?;
         }
+        let mut units = Vec::new();
+        for entry in std::fs::read_dir(repository().join("dist/systemd")).context("reading dist/systemd")? {
+            let unit = entry?;
+            std::fs::copy(unit.path(), input.path().join(unit.file_name())).context("copying a unit")?;
+            units.push(unit.file_name());
+        }
         let sandbox = Sandbox::over(&[&self.node_root()?])?;
         let mut command = sandbox.command(input.path(), "python3");
-        let answer = stdout_of(command.args(["/mnt/check.py", &files.len().to_string()]))?;
+        let answer = stdout_of(command.args(["/mnt/check.py", &files.len().to_string()]).args(units))?;
         let verdicts: Vec<CloudInitVerdict> =
             serde_json::from_str(&answer).with_context(|| format!("reading the answer {answer:?}"))?;
         Ok(files.iter().map(|file| file.name.clone()).zip(verdicts).collect())

@@ -17,6 +17,6 @@ mod units;
 
 pub use aws::{AwsFiles, AwsVerdict};
 pub use cases::{Case, Document, golden_cases};
-pub use cloud_init::{CloudInitVerdict, UserData};
+pub use cloud_init::{CloudInitVerdict, UserData, WrittenFile};
 pub use flags::{Asked, CommandLine, Flags, command_lines_of_pod};
 pub use ignition::IgnitionSpec;

@@ -1,8 +1,9 @@
 //! `cloud-init schema` for each cloud-config, cloud-init's own reader for each multipart message, and what they write.
 
-use lab::consumers::{CloudInitVerdict, UserData};
+use anyhow::{Context, Result, ensure};
+use lab::consumers::{Case, CloudInitVerdict, UserData};
 
-use crate::support::{Report, cases_with, consumers, file_with, sha256, sha256_of};
+use crate::support::{Report, cases_with, consumers, file_with, sha256};
 
 const BUNDLE: &str = "/etc/nodestrap/bundle.json";
 
@@ -32,7 +33,7 @@ fn check_golden(file_name: &str, at_least: usize) {
         assert_eq!(case.name, name);
         let outcome = match verdict.complaints.as_slice() {
             [] if verdict.types.is_empty() => Err(anyhow::anyhow!("cloud-init sees no part in it")),
-            [] => case.file("bundle.json").map_or(Ok(()), |bundle| same_bundle(&verdict, &sha256_of(&bundle))),
+            [] => check_bundle(case, &verdict),
             complaints => Err(anyhow::anyhow!("{}", complaints.join("\n"))),
         };
         report.add(&case.name, file_name, outcome);
@@ -40,16 +41,10 @@ fn check_golden(file_name: &str, at_least: usize) {
     report.finish(file_name, at_least);
 }
 
-/// User data that only refers to a bundle writes none; what it does write must be the bundle, and a secret.
-fn same_bundle(verdict: &CloudInitVerdict, expected: &str) -> anyhow::Result<()> {
-    match verdict.written.get(BUNDLE) {
-        Some((digest, _)) if digest != expected => {
-            anyhow::bail!("cloud-init writes another {BUNDLE} than was rendered")
-        }
-        Some((_, mode)) if mode != "0600" => anyhow::bail!("{BUNDLE} has secrets and gets the mode {mode}"),
-        None if verdict.written.is_empty() => anyhow::bail!("cloud-init writes nothing"),
-        _ => Ok(()),
-    }
+fn check_bundle(case: &Case, verdict: &CloudInitVerdict) -> Result<()> {
+    let bundle = verdict.written.get(BUNDLE).with_context(|| format!("cloud-init writes no {BUNDLE}"))?;
+    ensure!(bundle.mode == "0600", "{BUNDLE} has secrets and gets the mode {}", bundle.mode);
+    case.check_delivered(&bundle.text)
 }
 
 #[test]
@@ -71,7 +66,7 @@ fn a_cloud_config_that_breaks_the_schema_is_refused() {
         (right.replace("write_files", "write_file"), "no module of cloud-init knows the key 'write_file'"),
     ];
     let Some(verdict) = judge(right, &wrong) else { return };
-    assert_eq!(verdict.written["/etc/x"], (sha256(b"hello"), "0600".to_owned()));
+    assert_eq!(verdict.written["/etc/x"].text, "hello");
 }
 
 /// A handler for one type of our own, and a part of that type.
@@ -97,5 +92,5 @@ fn a_multipart_message_with_a_part_that_nothing_handles_is_refused() {
     ];
     let Some(verdict) = judge(MESSAGE, &wrong) else { return };
     assert_eq!(verdict.types, ["text/part-handler", "application/x-thing", "text/cloud-config"]);
-    assert_eq!(verdict.written["/etc/thing"].0, sha256(b"hello"));
+    assert_eq!(verdict.written["/etc/thing"].sha256, sha256(b"hello"));
 }

@@ -1,6 +1,6 @@
 //! The consumers, and a way to report all that is wrong at once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lab::Consumers;
 use lab::consumers::{Case, golden_cases};
@@ -20,10 +20,6 @@ pub(crate) fn cases() -> Vec<Case> {
 /// All cases that have a file of this name.
 pub(crate) fn cases_with(name: &str) -> Vec<(Case, PathBuf)> {
     cases().into_iter().filter_map(|case| case.file(name).map(|file| (case, file))).collect()
-}
-
-pub(crate) fn sha256_of(path: &Path) -> String {
-    sha256(&std::fs::read(path).expect("a golden file"))
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
