@@ -30,11 +30,15 @@ class Warnings(logging.Handler):
     """cloud-init goes on after most errors and only says so in its log."""
 
     def __init__(self):
-        super().__init__(logging.WARNING)
+        super().__init__(logging.DEBUG)
         self.said = []
 
     def emit(self, record):
-        self.said.append(record.getMessage())
+        # The exception itself goes to the debug log.
+        if record.exc_info and record.exc_info[1]:
+            self.said.append(f"{record.exc_info[0].__name__}: {record.exc_info[1]}")
+        elif record.levelno >= logging.WARNING:
+            self.said.append(record.getMessage())
 
 
 def to_bytes(payload):
@@ -119,6 +123,7 @@ def judge(blob, before):
     complaints, types, custom, used = [], [], {}, set()
     warnings = Warnings()
     logging.getLogger().handlers = [warnings]
+    logging.getLogger().setLevel(logging.DEBUG)
     processor = user_data.UserDataProcessor(helpers.Paths({"cloud_dir": "/tmp/cloud"}))
     for part in processor.process(blob).walk():
         if part.get_content_maintype() == "multipart":

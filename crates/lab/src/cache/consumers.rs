@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::part::{Part, key, recipe_files};
-use super::programs::{self, STRIPPED, go_build, go_install};
+use super::programs::{self, STRIPPED, go_build, go_build_as_the_catalogue, go_install};
 use super::{ETCD_VERSION, KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION, check_build_tools};
 use crate::command::run_logged;
 use crate::paths::{cache_folder, recipe, repository};
@@ -84,7 +84,7 @@ impl Consumers {
         self.made(&ignition_spec_2()?).map(Ignition::in_folder)
     }
 
-    /// An interpreter that finds moto, boto3 and Jinja2.
+    /// An interpreter that finds moto, boto3, Jinja2 and google-cloud-compute.
     pub fn python(&self) -> Result<PathBuf> {
         Ok(self.made(&python()?)?.join("bin/python"))
     }
@@ -174,7 +174,7 @@ fn python() -> Result<Part> {
     inputs.push(PYTHON.into());
     Ok(Part {
         name: "python",
-        description: "installing moto and Jinja2 for Python, a minute".into(),
+        description: "installing moto, Jinja2 and the types of GCE for Python, a minute".into(),
         key: key(&inputs),
         recipe: Box::new(move |folder, log| {
             run_logged(Command::new(PYTHON).args(["-m", "venv"]).arg(folder), log)?;
@@ -195,7 +195,7 @@ fn decoders() -> Result<Part> {
         key: key(&inputs),
         recipe: Box::new(move |folder, log| {
             for minor in minors_of(&source)? {
-                let mut go = go_build(&source, STRIPPED);
+                let mut go = go_build_as_the_catalogue(&source, STRIPPED);
                 go.arg(format!("-modfile={minor}.mod")).arg("-o").arg(folder.join(&minor)).arg(".");
                 run_logged(&mut go, log)?;
             }

@@ -6,8 +6,12 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::IgnitionSpec;
 use crate::cache::minor_of;
 use crate::paths::repository;
+
+/// What gzip starts with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// One rendered group: a folder with `manifest.json`, the tree that a node gets under `root/`, and the same as user data.
 #[derive(Debug, Clone)]
@@ -39,40 +43,89 @@ struct Gate {
     environment: std::collections::BTreeMap<String, String>,
 }
 
-/// All cases, by name.
-pub fn golden_cases() -> Result<Vec<Case>> {
-    let folder = std::env::var_os("NODESTRAP_GOLDEN")
-        .map_or_else(|| repository().join("crates/render/tests/golden"), PathBuf::from);
-    let mut cases = Vec::new();
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
-        let folder = entry?.path();
-        if folder.is_dir() {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            cases.push(Case { name, folder });
+/// What a file is for, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// For cloud-init: a cloud-config or a multipart message, perhaps compressed.
+    UserData,
+    Ignition(IgnitionSpec),
+    LaunchTemplate,
+    AutoScalingGroup,
+    /// Of Google Compute Engine.
+    InstanceTemplate,
+    /// Of Google Compute Engine.
+    InstanceGroup,
+}
+
+impl FileKind {
+    /// Nothing for what no consumer here reads.
+    pub fn of(content: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(content);
+        let multipart = text.lines().take_while(|line| !line.is_empty()).any(|line| line.starts_with("MIME-Version:"));
+        if content.starts_with(&GZIP) || text.starts_with("#cloud-config") || multipart {
+            return Some(Self::UserData);
+        }
+        let value: Value = serde_json::from_slice(content).ok()?;
+        let has = |pointer: &str| value.pointer(pointer).is_some();
+        match value.pointer("/ignition/version").and_then(Value::as_str) {
+            Some(version) if version.starts_with("2.") => Some(Self::Ignition(IgnitionSpec::Two)),
+            Some(_) => Some(Self::Ignition(IgnitionSpec::Three)),
+            None if has("/LaunchTemplateData") => Some(Self::LaunchTemplate),
+            None if has("/AutoScalingGroupName") => Some(Self::AutoScalingGroup),
+            None if has("/properties/disks") => Some(Self::InstanceTemplate),
+            None if has("/baseInstanceName") => Some(Self::InstanceGroup),
+            None => None,
         }
     }
-    cases.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+/// All cases of the renderer's tests, by name: the folders below `golden…`, and such a folder itself where it has files.
+pub fn golden_cases() -> Result<Vec<Case>> {
+    let folder =
+        std::env::var_os("NODESTRAP_GOLDEN").map_or_else(|| repository().join("crates/render/tests"), PathBuf::from);
+    let mut cases = Vec::new();
+    for golden in entries(&folder)? {
+        let name = golden.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !golden.is_dir() || !name.starts_with("golden") {
+            continue;
+        }
+        let (folders, files): (Vec<_>, Vec<_>) = entries(&golden)?.into_iter().partition(|path| path.is_dir());
+        if !files.is_empty() {
+            cases.push(Case { name: name.clone(), folder: golden });
+        }
+        for folder in folders {
+            let case = folder.file_name().unwrap_or_default().to_string_lossy();
+            cases.push(Case { name: format!("{name}/{case}"), folder });
+        }
+    }
     Ok(cases)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether this is what belongs at the bundle's place on a node: the bundle of one of the cases, or a reference to it.
+pub fn check_delivered(cases: &[Case], content: &str) -> Result<()> {
+    let reference: Value = serde_json::from_str(content).context("parsing what is delivered as the bundle")?;
+    for case in cases {
+        let (Some(manifest), Some(path)) = (case.manifest()?, case.file("bundle.json")) else { continue };
+        let rendered = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let referred = reference["kind"] == "BundleReference" && reference["digest"] == manifest.digest.as_str();
+        if content == rendered || referred {
+            return Ok(());
+        }
+    }
+    bail!("what is delivered as the bundle is no bundle that was rendered")
 }
 
 impl Case {
     /// As "1.36"; nothing for a case that renders no bundle, such as one that the renderer refuses.
     pub fn kubernetes_minor(&self) -> Result<Option<String>> {
         Ok(self.manifest()?.map(|manifest| minor_of(&manifest.kubernetes_version)))
-    }
-
-    /// Whether this is what belongs at the bundle's place on a node: the rendered bundle, or a reference to it.
-    pub fn check_delivered(&self, content: &str) -> Result<()> {
-        let (Some(manifest), Some(path)) = (self.manifest()?, self.file("bundle.json")) else { return Ok(()) };
-        let rendered = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        if content == rendered {
-            return Ok(());
-        }
-        let other: Value = serde_json::from_str(content).context("parsing what is delivered as the bundle")?;
-        if other["kind"] != "BundleReference" || other["digest"] != manifest.digest.as_str() {
-            bail!("another bundle than the rendered one is delivered");
-        }
-        Ok(())
     }
 
     /// The variables that the gate gives to the kubelet's unit.
@@ -89,6 +142,18 @@ impl Case {
     /// A file of the case, if it has it.
     pub fn file(&self, name: &str) -> Option<PathBuf> {
         Some(self.folder.join(name)).filter(|path| path.is_file())
+    }
+
+    /// Its files of one kind, beside the tree of the node.
+    pub fn files_of(&self, kind: FileKind) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for path in entries(&self.folder)?.into_iter().filter(|path| path.is_file()) {
+            let content = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+            if FileKind::of(&content) == Some(kind) {
+                found.push(path);
+            }
+        }
+        Ok(found)
     }
 
     /// Where the tree of the node is, if the case has one.
@@ -162,10 +227,26 @@ mod tests {
         std::fs::write(folder.path().join("manifest.json"), manifest).expect("manifest");
         std::fs::write(folder.path().join("bundle.json"), "{}").expect("bundle");
         let case = Case { name: "x".into(), folder: folder.path().to_owned() };
-        case.check_delivered("{}").expect("the bundle");
-        case.check_delivered(r#"{"kind": "BundleReference", "digest": "sha256:1"}"#).expect("a reference");
+        let check = |content: &str| check_delivered(std::slice::from_ref(&case), content);
+        check("{}").expect("the bundle");
+        check(r#"{"kind": "BundleReference", "digest": "sha256:1"}"#).expect("a reference");
         for other in ["", "{} ", r#"{"kind": "BundleReference", "digest": "sha256:2"}"#, r#"{"digest": "sha256:1"}"#] {
-            assert!(case.check_delivered(other).is_err(), "{other}");
+            assert!(check(other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn files_are_told_apart_by_what_they_say() {
+        for (content, kind) in [
+            ("#cloud-config\n{}", Some(FileKind::UserData)),
+            ("Content-Type: multipart/mixed\nMIME-Version: 1.0\n\n", Some(FileKind::UserData)),
+            ("text\n\nMIME-Version: 1.0\n", None),
+            (r#"{"ignition": {"version": "2.3.0"}}"#, Some(FileKind::Ignition(IgnitionSpec::Two))),
+            (r#"{"ignition": {"version": "3.4.0"}}"#, Some(FileKind::Ignition(IgnitionSpec::Three))),
+            (r#"{"LaunchTemplateData": {}}"#, Some(FileKind::LaunchTemplate)),
+            (r#"{"kind": "Bundle"}"#, None),
+        ] {
+            assert_eq!(FileKind::of(content.as_bytes()), kind, "{content}");
         }
     }
 }

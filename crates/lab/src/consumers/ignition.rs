@@ -17,19 +17,6 @@ pub enum IgnitionSpec {
     Three,
 }
 
-impl IgnitionSpec {
-    /// As the config says.
-    pub fn of(config: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(config).with_context(|| format!("reading {}", config.display()))?;
-        let value: Value = serde_json::from_str(&text).with_context(|| format!("parsing {}", config.display()))?;
-        match value.pointer("/ignition/version").and_then(Value::as_str) {
-            Some(version) if version.starts_with("2.") => Ok(Self::Two),
-            Some(version) if version.starts_with("3.") => Ok(Self::Three),
-            version => bail!("{} is of spec {version:?}, which no Ignition here reads", config.display()),
-        }
-    }
-}
-
 impl Consumers {
     /// Errors and warnings alike: Ignition only warns of a key that it does not know.
     pub fn check_ignition(&self, spec: IgnitionSpec, config: &Path) -> Result<()> {

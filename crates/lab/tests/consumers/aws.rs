@@ -1,45 +1,55 @@
 //! The launch template and the Auto Scaling group of each case, given to EC2's API as they are.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Result, ensure};
-use lab::consumers::{AwsFiles, AwsVerdict, Case};
-use serde_json::json;
+use lab::Consumers;
+use lab::consumers::{AwsFiles, AwsVerdict, Case, FileKind};
+use serde_json::{Value, json};
 
-use crate::support::{Report, cases_with, consumers, file_with};
-
-const TEMPLATE: &str = "launch-template.json";
-/// What a case may render as user data; the template must carry one of them, byte for byte.
-const USER_DATA: [&str; 4] = ["cloud-config.yaml", "user-data.mime", "ignition-3.json", "ignition-2.json"];
+use crate::support::{Report, check_user_data, consumers, file_with, files_of};
 
 #[test]
 fn every_launch_template_and_group_is_taken_and_gives_machines_their_user_data() {
     let Some(consumers) = consumers() else { return };
-    let cases = cases_with(TEMPLATE);
-    let files: Vec<AwsFiles> = cases
+    let templates = files_of(FileKind::LaunchTemplate);
+    let files: Vec<AwsFiles> = templates
         .iter()
-        .map(|(case, template)| AwsFiles {
-            name: case.name.clone(),
+        .map(|(case, name, template)| AwsFiles {
+            name: name.clone(),
             launch_template: template.clone(),
-            auto_scaling_group: case.file("auto-scaling-group.json"),
+            auto_scaling_group: group_of(case, template).expect("golden files"),
         })
         .collect();
+    let groups = files_of(FileKind::AutoScalingGroup).len();
+    assert_eq!(
+        files.iter().filter(|file| file.auto_scaling_group.is_some()).count(),
+        groups,
+        "a group has no template"
+    );
     let mut report = Report::default();
-    for ((case, _), (name, verdict)) in cases.iter().zip(consumers.check_aws(&files).expect("moto")) {
-        assert_eq!(case.name, name);
-        report.add(&name, TEMPLATE, judge(case, &verdict));
+    for ((case, name, _), (_, verdict)) in templates.iter().zip(consumers.check_aws(&files).expect("moto")) {
+        report.add(&case.name, name, judge(&consumers, &verdict));
     }
     report.finish("launch templates", 0);
 }
 
-fn judge(case: &Case, verdict: &AwsVerdict) -> Result<()> {
+/// The group of the same case that starts its machines from this template.
+fn group_of(case: &Case, template: &Path) -> Result<Option<PathBuf>> {
+    let load = |path: &Path| -> Result<Value> { Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?) };
+    let name = load(template)?["LaunchTemplateName"].clone();
+    for group in case.files_of(FileKind::AutoScalingGroup)? {
+        if load(&group)?["LaunchTemplate"]["LaunchTemplateName"] == name {
+            return Ok(Some(group));
+        }
+    }
+    Ok(None)
+}
+
+fn judge(consumers: &Consumers, verdict: &AwsVerdict) -> Result<()> {
     ensure!(verdict.complaints.is_empty(), "{}", verdict.complaints.join("\n"));
     ensure!(verdict.replaced != Some(false), "the group does not replace a machine that it lost");
-    let user_data = verdict.user_data()?;
-    let rendered = USER_DATA
-        .iter()
-        .filter_map(|name| case.file(name))
-        .any(|file| std::fs::read(file).is_ok_and(|bytes| bytes == user_data));
-    ensure!(rendered, "its user data is none of {USER_DATA:?} of the case");
-    Ok(())
+    check_user_data(consumers, &verdict.user_data()?)
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! `cloud-init schema` for each cloud-config, cloud-init's own reader for each multipart message, and what they write.
 
 use anyhow::{Context, Result, ensure};
-use lab::consumers::{Case, CloudInitVerdict, UserData};
+use lab::consumers::{CloudInitVerdict, FileKind, UserData, check_delivered};
 
-use crate::support::{Report, cases_with, consumers, file_with, sha256};
+use crate::support::{Report, cases, consumers, file_with, files_of, sha256};
 
 const BUNDLE: &str = "/etc/nodestrap/bundle.json";
 
@@ -23,38 +23,27 @@ fn judge(right: &str, wrong: &[(String, &str)]) -> Option<CloudInitVerdict> {
     Some(verdict_of_right)
 }
 
-fn check_golden(file_name: &str, at_least: usize) {
-    let Some(consumers) = consumers() else { return };
-    let cases = cases_with(file_name);
-    let files: Vec<UserData> =
-        cases.iter().map(|(case, path)| UserData { name: case.name.clone(), path: path.clone() }).collect();
-    let mut report = Report::default();
-    for ((case, _), (name, verdict)) in cases.iter().zip(consumers.check_user_data(&files).expect("cloud-init")) {
-        assert_eq!(case.name, name);
-        let outcome = match verdict.complaints.as_slice() {
-            [] if verdict.types.is_empty() => Err(anyhow::anyhow!("cloud-init sees no part in it")),
-            [] => check_bundle(case, &verdict),
-            complaints => Err(anyhow::anyhow!("{}", complaints.join("\n"))),
-        };
-        report.add(&case.name, file_name, outcome);
-    }
-    report.finish(file_name, at_least);
-}
-
-fn check_bundle(case: &Case, verdict: &CloudInitVerdict) -> Result<()> {
+pub(crate) fn check(verdict: &CloudInitVerdict) -> Result<()> {
+    ensure!(verdict.complaints.is_empty(), "{}", verdict.complaints.join("\n"));
+    ensure!(!verdict.types.is_empty(), "cloud-init sees no part in it");
     let bundle = verdict.written.get(BUNDLE).with_context(|| format!("cloud-init writes no {BUNDLE}"))?;
     ensure!(bundle.mode == "0600", "{BUNDLE} has secrets and gets the mode {}", bundle.mode);
-    case.check_delivered(&bundle.text)
+    check_delivered(&cases(), &bundle.text)
 }
 
 #[test]
-fn every_cloud_config_holds_to_the_schema_and_writes_the_bundle() {
-    check_golden("cloud-config.yaml", 5);
-}
-
-#[test]
-fn every_multipart_message_is_understood_and_writes_the_bundle() {
-    check_golden("user-data.mime", 0);
+fn all_user_data_holds_to_the_schema_and_writes_the_bundle() {
+    let Some(consumers) = consumers() else { return };
+    let golden = files_of(FileKind::UserData);
+    let files: Vec<UserData> =
+        golden.iter().map(|(_, name, path)| UserData { name: name.clone(), path: path.clone() }).collect();
+    let mut report = Report::default();
+    for ((case, file, _), (name, verdict)) in golden.iter().zip(consumers.check_user_data(&files).expect("cloud-init"))
+    {
+        assert_eq!(*file, name);
+        report.add(&case.name, file, check(&verdict));
+    }
+    report.finish("user data", 5);
 }
 
 #[test]

@@ -5,24 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use lab::Consumers;
-use lab::consumers::{Case, IgnitionSpec};
+use lab::consumers::{FileKind, IgnitionSpec, check_delivered};
 
-use crate::support::{Report, cases_with, consumers, file_with};
+use crate::support::{Report, cases, consumers, file_with, files_of};
 
 const BUNDLE: &str = "etc/nodestrap/bundle.json";
 const PRESETS: &str = "etc/systemd/system-preset/20-ignition.preset";
 
-fn check_golden(file_name: &str, spec: IgnitionSpec, at_least: usize) {
-    let Some(consumers) = consumers() else { return };
-    let mut report = Report::default();
-    for (case, config) in cases_with(file_name) {
-        report.add(&case.name, file_name, check(&consumers, spec, &case, &config));
-    }
-    report.finish(file_name, at_least);
-}
-
-fn check(consumers: &Consumers, spec: IgnitionSpec, case: &Case, config: &Path) -> Result<()> {
-    ensure!(IgnitionSpec::of(config)? == spec, "its version is of the other spec");
+pub(crate) fn check(consumers: &Consumers, spec: IgnitionSpec, config: &Path) -> Result<()> {
     consumers.check_ignition(spec, config)?;
     let root = tempfile::tempdir().context("temporary folder")?;
     consumers.run_ignition(spec, config, root.path())?;
@@ -31,17 +21,27 @@ fn check(consumers: &Consumers, spec: IgnitionSpec, case: &Case, config: &Path) 
     ensure!(mode == 0o600, "the bundle has secrets and gets the mode {mode:o}");
     let presets = std::fs::read_to_string(root.path().join(PRESETS)).context("Ignition enables no unit")?;
     ensure!(presets.lines().any(|line| line == "enable k8s-node-bootstrap.service"), "Ignition enables {presets:?}");
-    case.check_delivered(&bundle)
+    consumers.check_units(root.path())?;
+    check_delivered(&cases(), &bundle)
+}
+
+fn check_golden(spec: IgnitionSpec, at_least: usize) {
+    let Some(consumers) = consumers() else { return };
+    let mut report = Report::default();
+    for (case, file, config) in files_of(FileKind::Ignition(spec)) {
+        report.add(&case.name, &file, check(&consumers, spec, &config));
+    }
+    report.finish(&format!("Ignition, spec {spec:?}"), at_least);
 }
 
 #[test]
 fn every_config_of_spec_3_is_valid_and_carried_out() {
-    check_golden("ignition-3.json", IgnitionSpec::Three, 0);
+    check_golden(IgnitionSpec::Three, 0);
 }
 
 #[test]
 fn every_config_of_spec_2_is_valid_and_carried_out() {
-    check_golden("ignition-2.json", IgnitionSpec::Two, 0);
+    check_golden(IgnitionSpec::Two, 0);
 }
 
 fn config(spec: IgnitionSpec) -> String {

@@ -7,6 +7,7 @@ mod cloud_init;
 mod component_config;
 mod containerd;
 mod flags;
+mod gce;
 mod ignition;
 mod support;
 mod units;

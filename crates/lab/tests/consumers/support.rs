@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
 use lab::Consumers;
-use lab::consumers::{Case, golden_cases};
+use lab::consumers::{Case, FileKind, UserData, golden_cases};
 use sha2::{Digest, Sha256};
 
 /// Nothing where there can be no lab; the reason has been said.
@@ -17,9 +18,30 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// All cases that have a file of this name.
-pub(crate) fn cases_with(name: &str) -> Vec<(Case, PathBuf)> {
-    cases().into_iter().filter_map(|case| case.file(name).map(|file| (case, file))).collect()
+/// All files of one kind: the case, the name, where it is.
+pub(crate) fn files_of(kind: FileKind) -> Vec<(Case, String, PathBuf)> {
+    let mut found = Vec::new();
+    for case in cases() {
+        for path in case.files_of(kind).expect("golden files") {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.push((case.clone(), name, path));
+        }
+    }
+    found
+}
+
+/// User data from wherever it came, judged by the program that it is for: right, and with a rendered bundle in it.
+pub(crate) fn check_user_data(consumers: &Consumers, user_data: &[u8]) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), user_data)?;
+    match FileKind::of(user_data) {
+        Some(FileKind::Ignition(spec)) => crate::ignition::check(consumers, spec, file.path()),
+        _ => {
+            let files = [UserData { name: String::new(), path: file.path().to_owned() }];
+            let verdicts = consumers.check_user_data(&files)?;
+            verdicts.iter().try_for_each(|(_, verdict)| crate::cloud_init::check(verdict))
+        }
+    }
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {

@@ -18,6 +18,21 @@ fn systemd_reads_every_unit_without_a_complaint() {
     report.finish("units", 5);
 }
 
+#[test]
+fn systemd_reads_every_shipped_unit_without_a_complaint() {
+    let Some(consumers) = consumers() else { return };
+    let root = tempfile::tempdir().expect("temporary folder");
+    let mut shipped = 0;
+    for entry in std::fs::read_dir(lab::repository().join("dist/systemd")).expect("dist/systemd") {
+        let unit = entry.expect("a unit");
+        let text = std::fs::read_to_string(unit.path()).expect("a unit");
+        write(root.path(), &format!("etc/systemd/system/{}", unit.file_name().to_string_lossy()), &text);
+        shipped += 1;
+    }
+    assert_ne!(shipped, 0);
+    assert_eq!(consumers.check_units(root.path()).expect("the shipped units"), shipped);
+}
+
 fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("making the folder");
