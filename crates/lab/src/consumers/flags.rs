@@ -143,6 +143,14 @@ pub fn command_lines_of_pod(kubernetes_minor: &str, pod: &Document) -> Vec<Comma
     lines
 }
 
+/// What the lines of a unit start, where it is one of the programs that we can ask.
+pub fn command_lines_of_unit(kubernetes_minor: &str, unit: &str) -> Vec<CommandLine> {
+    let whole = unit.replace("\\\n", " ");
+    let starts = whole.lines().filter_map(|line| line.split_once('=')).filter(|(key, _)| key.starts_with("Exec"));
+    let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+    starts.filter_map(|(_, text)| command_line(kubernetes_minor, "", &words(text))).collect()
+}
+
 fn command_line(kubernetes_minor: &str, image: &str, words: &[String]) -> Option<CommandLine> {
     let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     let at = words.iter().position(|word| PROGRAMS.contains(&base(word).as_str()))?;
@@ -164,6 +172,17 @@ mod tests {
     fn flags_are_read_from_the_lines_that_describe_them() {
         let help = Help::parse("Usage: x --not-this\n  -v, --v Level   see --other\n      --name 'x'\n".to_owned());
         assert_eq!(help.flags.into_iter().collect::<Vec<_>>(), ["--name", "--v", "-v"]);
+    }
+
+    #[test]
+    fn a_unit_starts_its_program_with_the_flags_of_all_its_lines() {
+        let unit = "[Service]\nExecStartPre=/usr/bin/x --no\nExecStart=/usr/bin/kubelet $ARGS \\\n  --a=1\n";
+        let lines = command_lines_of_unit("1.30", unit);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(
+            (lines[0].program.as_str(), lines[0].arguments.last().map(String::as_str)),
+            ("kubelet", Some("--a=1"))
+        );
     }
 
     #[test]

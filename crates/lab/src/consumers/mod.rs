@@ -19,6 +19,6 @@ mod units;
 pub use aws::{AwsFiles, AwsVerdict};
 pub use cases::{Case, Document, FileKind, check_delivered, golden_cases};
 pub use cloud_init::{CloudInitVerdict, UserData, WrittenFile};
-pub use flags::{Asked, CommandLine, Flags, command_lines_of_pod};
+pub use flags::{Asked, CommandLine, Flags, command_lines_of_pod, command_lines_of_unit};
 pub use gce::{GceFile, GceVerdict};
 pub use ignition::IgnitionSpec;

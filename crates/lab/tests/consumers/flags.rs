@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lab::consumers::{Asked, CommandLine, Flags, command_lines_of_pod};
+use lab::consumers::{Asked, CommandLine, Flags, command_lines_of_pod, command_lines_of_unit};
 use serde_json::Value;
 
 use crate::support::{Report, cases, consumers};
@@ -30,6 +30,13 @@ fn every_flag_and_feature_gate_is_known_to_the_program_of_that_minor() {
             for line in command_lines_of_pod(&minor, &pod) {
                 let of = format!("{} {}", line.program, line.minor);
                 count(&case.name, &pod.file.display().to_string(), of, flags.check(&line));
+            }
+        }
+        for unit in case.files_below("root/etc/systemd/system").expect("units") {
+            let text = std::fs::read_to_string(&unit).expect("a unit");
+            for line in command_lines_of_unit(&minor, &text) {
+                let of = format!("{} {}", line.program, line.minor);
+                count(&case.name, &unit.display().to_string(), of, flags.check(&line));
             }
         }
         for document in case.documents(&["KubeletConfiguration"]).expect("documents") {
