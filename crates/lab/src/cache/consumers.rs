@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::part::{Part, key, recipe_files};
 use super::programs::{self, STRIPPED, go_build, go_build_as_the_catalogue, go_install};
-use super::{ETCD_VERSION, KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION, check_build_tools};
+use super::{DEPLOYED_ETCD_VERSION, ETCD_VERSION, KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION, check_build_tools};
 use crate::command::run_logged;
 use crate::paths::{cache_folder, recipe, repository};
 
@@ -42,11 +42,13 @@ impl Consumers {
     pub fn prepare(&self) -> Result<()> {
         self.node_root()?;
         self.containerd()?;
-        self.etcd()?;
         self.ignition()?;
         self.ignition_spec_2()?;
         self.python()?;
         self.decoders()?;
+        for version in [ETCD_VERSION, DEPLOYED_ETCD_VERSION] {
+            self.etcd(&minor_of(version))?;
+        }
         for version in [KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION] {
             self.kubernetes(&minor_of(version))?;
         }
@@ -70,9 +72,14 @@ impl Consumers {
         self.made(&programs::runtime())
     }
 
-    /// The folder of the program etcd, and its minor.
-    pub(crate) fn etcd(&self) -> Result<(PathBuf, String)> {
-        Ok((self.made(&programs::etcd()?)?, minor_of(ETCD_VERSION)))
+    /// The folder of the etcd of one minor, if it is one that we build.
+    pub(crate) fn etcd(&self, minor: &str) -> Result<Option<PathBuf>> {
+        let part = match minor {
+            minor if minor == minor_of(ETCD_VERSION) => programs::etcd()?,
+            minor if minor == minor_of(DEPLOYED_ETCD_VERSION) => programs::deployed_etcd()?,
+            _ => return Ok(None),
+        };
+        self.made(&part).map(Some)
     }
 
     /// For spec 3.

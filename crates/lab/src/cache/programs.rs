@@ -7,7 +7,8 @@ use anyhow::Result;
 
 use super::part::{Part, key, recipe_files};
 use super::{
-    CNI_PLUGINS_VERSION, CONTAINERD_VERSION, ETCD_VERSION, KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION, RUNC_VERSION,
+    CNI_PLUGINS_VERSION, CONTAINERD_VERSION, DEPLOYED_ETCD_VERSION, ETCD_VERSION, KUBERNETES_VERSION,
+    OLDEST_KUBERNETES_VERSION, RUNC_VERSION,
 };
 use crate::command::run_logged;
 use crate::paths::{recipe, repository};
@@ -70,16 +71,28 @@ fn kubernetes_linker_flags(version: &str) -> String {
 }
 
 pub(super) fn etcd() -> Result<Part> {
-    let source = recipe("etcd");
+    build_of_etcd(
+        "etcd",
+        ETCD_VERSION,
+        &[("etcd", "go.etcd.io/etcd/server/v3"), ("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
+    )
+}
+
+/// The etcd of the control planes that nodestrap renders.
+pub(super) fn deployed_etcd() -> Result<Part> {
+    build_of_etcd("etcd-deployed", DEPLOYED_ETCD_VERSION, &[("etcd", "go.etcd.io/etcd/server/v3")])
+}
+
+fn build_of_etcd(name: &'static str, version: &str, programs: &'static [(&str, &str)]) -> Result<Part> {
+    let source = recipe(name);
     let mut inputs = recipe_files(&source)?;
     inputs.push(STRIPPED.into());
     Ok(Part {
-        name: "etcd",
-        description: format!("building etcd {ETCD_VERSION}, about a minute"),
+        name,
+        description: format!("building etcd {version}, about a minute"),
         key: key(&inputs),
         recipe: Box::new(move |folder, log| {
-            for (program, package) in [("etcd", "go.etcd.io/etcd/server/v3"), ("etcdctl", "go.etcd.io/etcd/etcdctl/v3")]
-            {
+            for (program, package) in programs {
                 run_logged(go_build(&source, STRIPPED).arg("-o").arg(folder.join(program)).arg(package), log)?;
             }
             Ok(())

@@ -91,11 +91,8 @@ impl<'a> Flags<'a> {
     }
 
     fn path_of(&self, program: &str, minor: &str) -> Result<Option<PathBuf>> {
-        if program == "etcd" {
-            let (folder, of) = self.consumers.etcd()?;
-            return Ok((of == minor).then(|| folder.join(program)));
-        }
-        Ok(self.consumers.kubernetes(minor)?.map(|folder| folder.join(program)))
+        let folder = if program == "etcd" { self.consumers.etcd(minor)? } else { self.consumers.kubernetes(minor)? };
+        Ok(folder.map(|folder| folder.join(program)))
     }
 }
 

@@ -72,6 +72,11 @@ fn a_flag_or_feature_gate_that_the_program_does_not_have_is_refused() {
     assert_eq!(check("kubelet", "1.30", &sandbox_image).expect("1.30 has it"), Asked::Yes);
     check("kubelet", "1.36", &sandbox_image).expect_err("1.36 does not have it");
     assert_eq!(check("kubelet", "1.33", &sandbox_image).expect("nobody to ask"), Asked::NoSuchProgram);
+    for minor in ["3.6", "3.7"] {
+        let right = ["--data-dir=/x", "--listen-client-urls=y", "--initial-cluster-state", "new"];
+        assert_eq!(check("etcd", minor, &right).expect("known flags"), Asked::Yes);
+        check("etcd", minor, &["--data-directory=/x"]).expect_err("an unknown flag");
+    }
     let gates = flags.check_gates("kubelet", "1.36", ["AllAlpha", "NoSuchThing"].into_iter());
     assert!(gates.expect_err("an unknown gate").to_string().contains("NoSuchThing"));
 }

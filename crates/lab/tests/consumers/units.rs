@@ -66,4 +66,8 @@ fn a_wrong_unit_or_drop_in_is_refused() {
         judge(&[("a.service", unit), (drop_in, "[Service]\nRestartSek=2\n")]).is_err(),
         "systemd takes the drop-in"
     );
+    // For a unit of the image.
+    assert_eq!(judge(&[(drop_in, "[Service]\nExecStart=\nExecStart=/opt/b\n")]).expect("a right drop-in"), 1);
+    assert!(judge(&[(drop_in, "[Service]\nExecStrat=/opt/b\n")]).is_err(), "systemd takes the drop-in");
+    assert_eq!(judge(&[("masked.service", ""), ("a.service", unit)]).expect("a right unit"), 1);
 }
