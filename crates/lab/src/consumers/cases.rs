@@ -20,7 +20,7 @@ pub struct Case {
     pub folder: PathBuf,
 }
 
-/// One YAML document of a file below `root/`.
+/// One YAML or JSON document of a file below `root/`.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// Relative to the folder of the case.
@@ -169,11 +169,12 @@ impl Case {
         Ok(files)
     }
 
-    /// The documents of these kinds among the YAML files of the node's tree.
+    /// The documents of these kinds among the YAML and JSON files of the node's tree.
     pub fn documents(&self, kinds: &[&str]) -> Result<Vec<Document>> {
         let mut found = Vec::new();
         for path in self.files_below("root")? {
-            if !path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            // JSON is YAML too.
+            if !["yaml", "yml", "json"].iter().any(|known| path.extension().is_some_and(|it| it == *known)) {
                 continue;
             }
             let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
