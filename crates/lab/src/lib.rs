@@ -24,6 +24,7 @@
 pub mod cache;
 mod cgroup;
 mod command;
+pub mod consumers;
 mod control_plane;
 mod identities;
 mod keeper;
@@ -43,7 +44,7 @@ mod teardown;
 mod wait;
 mod worker_spec;
 
-pub use cache::prepare;
+pub use cache::{Consumers, prepare};
 pub use command::{output_text, stdout_of};
 pub use keeper::keep_node;
 pub use lab::{Lab, LabOptions, Lifetime};

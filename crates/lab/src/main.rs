@@ -178,6 +178,7 @@ fn prepare(install: bool) -> Result<()> {
         return Ok(());
     }
     lab::prepare()?;
+    lab::Consumers::open()?.prepare()?;
     say!("everything is in {}", lab::cache_folder()?.display());
     Ok(())
 }

@@ -16,7 +16,7 @@ impl std::fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// A program or file that shows that a package is there, and the package.
-const PACKAGES: [(&str, &str); 15] = [
+const PACKAGES: [(&str, &str); 17] = [
     ("systemd-nspawn", "systemd-container"),
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -29,6 +29,9 @@ const PACKAGES: [(&str, &str); 15] = [
     ("strace", "strace"),
     ("dbus-daemon", "dbus-daemon"),
     ("/usr/include/seccomp.h", "libseccomp-dev"),
+    ("/usr/include/blkid/blkid.h", "libblkid-dev"),
+    // The program python3 is there without it, and then makes no virtual environment.
+    ("/var/lib/dpkg/info/python3-venv.list", "python3-venv"),
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"),
     ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),

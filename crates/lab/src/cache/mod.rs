@@ -3,6 +3,7 @@
 //! Inputs: the recipes in `crates/lab/recipes`, the versions below, the registries of Go and Debian by their defaults.
 //! Outputs: one folder per part, named by the hash of what it is made from. Failures: the part, and the end of its log.
 
+mod consumers;
 mod images;
 mod part;
 mod programs;
@@ -12,10 +13,17 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
+pub use consumers::Consumers;
+pub(crate) use consumers::{Ignition, minor_of};
+
 use crate::paths::cache_folder;
 use crate::support::missing_packages;
 
 pub(crate) const KUBERNETES_VERSION: &str = "1.36.3";
+/// The oldest minor that nodestrap renders for; the programs of both ends are asked for their flags.
+pub(crate) const OLDEST_KUBERNETES_VERSION: &str = "1.30.14";
+/// What control planes are rendered with, and therefore asked for its flags.
+pub(crate) const DEPLOYED_ETCD_VERSION: &str = "3.6.8";
 pub(crate) const ETCD_VERSION: &str = "3.7.3";
 pub(crate) const CONTAINERD_VERSION: &str = "2.4.2";
 pub(crate) const CNI_PLUGINS_VERSION: &str = "1.9.1";

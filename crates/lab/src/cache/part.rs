@@ -79,12 +79,13 @@ pub(super) fn key<T: AsRef<[u8]>>(inputs: &[T]) -> String {
     data_encoding::HEXLOWER.encode(&hash.finalize())[..12].to_owned()
 }
 
-/// The content of every file of a recipe folder, in order of name.
+/// The content of every file of a recipe folder, in order of name; its sub-folders are other recipes.
 pub(super) fn recipe_files(folder: &Path) -> Result<Vec<Vec<u8>>> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .with_context(|| format!("reading {}", folder.display()))?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
+    paths.retain(|path| path.is_file());
     paths.sort();
     let mut content = Vec::new();
     for path in paths {

@@ -1,32 +1,61 @@
 //! The Go programs: Kubernetes, etcd, containerd, runc, CNI plugins. Versions only; where modules come from is Go's business.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
 
 use super::part::{Part, key, recipe_files};
-use super::{CNI_PLUGINS_VERSION, CONTAINERD_VERSION, ETCD_VERSION, KUBERNETES_VERSION, RUNC_VERSION};
+use super::{
+    CNI_PLUGINS_VERSION, CONTAINERD_VERSION, DEPLOYED_ETCD_VERSION, ETCD_VERSION, KUBERNETES_VERSION,
+    OLDEST_KUBERNETES_VERSION, RUNC_VERSION,
+};
 use crate::command::run_logged;
-use crate::paths::recipe;
+use crate::paths::{recipe, repository};
 
 const KUBERNETES_PROGRAMS: [&str; 7] =
     ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet"];
-const STRIPPED: &str = "-s -w";
+pub(super) const STRIPPED: &str = "-s -w";
+
+/// What a case of the oldest minor can be checked against: no kubectl and no kubeadm.
+const CHECKED_PROGRAMS: [&str; 5] =
+    ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"];
+
+pub(super) fn kubernetes() -> Result<Part> {
+    build_of_kubernetes("kubernetes", KUBERNETES_VERSION, recipe("kubernetes"), &KUBERNETES_PROGRAMS, go_build)
+}
+
+/// The catalogue records its flags; the module is the catalogue's.
+pub(super) fn oldest_kubernetes() -> Result<Part> {
+    let source = repository().join("tools/catalog/kubernetes-1.30");
+    build_of_kubernetes(
+        "kubernetes-oldest",
+        OLDEST_KUBERNETES_VERSION,
+        source,
+        &CHECKED_PROGRAMS,
+        go_build_as_the_catalogue,
+    )
+}
 
 /// Built from a module of ours, because `go install` refuses modules with replace lines.
-pub(super) fn kubernetes() -> Result<Part> {
-    let source = recipe("kubernetes");
+fn build_of_kubernetes(
+    name: &'static str,
+    version: &str,
+    source: PathBuf,
+    programs: &'static [&'static str],
+    go_build: fn(&Path, &str) -> Command,
+) -> Result<Part> {
+    let flags = kubernetes_linker_flags(version);
     let mut inputs = recipe_files(&source)?;
-    inputs.push(kubernetes_linker_flags().into_bytes());
+    inputs.push(flags.clone().into_bytes());
     Ok(Part {
-        name: "kubernetes",
-        description: format!("building seven programs of Kubernetes {KUBERNETES_VERSION}, 5 to 10 minutes"),
+        name,
+        description: format!("building {} programs of Kubernetes {version}, 5 to 10 minutes", programs.len()),
         key: key(&inputs),
         recipe: Box::new(move |folder, log| {
-            let packages = KUBERNETES_PROGRAMS.map(|program| format!("k8s.io/kubernetes/cmd/{program}"));
-            let mut go = go_build(&source, &kubernetes_linker_flags());
+            let packages = programs.iter().map(|program| format!("k8s.io/kubernetes/cmd/{program}"));
             // With a trailing slash Go puts each program into that folder under its own name.
+            let mut go = go_build(&source, &flags);
             go.arg("-o").arg(format!("{}/", folder.display())).args(packages);
             run_logged(&mut go, log)
         }),
@@ -34,26 +63,36 @@ pub(super) fn kubernetes() -> Result<Part> {
 }
 
 /// Without these the programs call themselves v0.0.0 and refuse to work with each other.
-fn kubernetes_linker_flags() -> String {
+fn kubernetes_linker_flags(version: &str) -> String {
     let package = "k8s.io/component-base/version";
-    let mut parts = KUBERNETES_VERSION.split('.');
+    let mut parts = version.split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    format!(
-        "{STRIPPED} -X {package}.gitVersion=v{KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
-    )
+    format!("{STRIPPED} -X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}")
 }
 
 pub(super) fn etcd() -> Result<Part> {
-    let source = recipe("etcd");
+    build_of_etcd(
+        "etcd",
+        ETCD_VERSION,
+        &[("etcd", "go.etcd.io/etcd/server/v3"), ("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
+    )
+}
+
+/// The etcd of the control planes that nodestrap renders.
+pub(super) fn deployed_etcd() -> Result<Part> {
+    build_of_etcd("etcd-deployed", DEPLOYED_ETCD_VERSION, &[("etcd", "go.etcd.io/etcd/server/v3")])
+}
+
+fn build_of_etcd(name: &'static str, version: &str, programs: &'static [(&str, &str)]) -> Result<Part> {
+    let source = recipe(name);
     let mut inputs = recipe_files(&source)?;
     inputs.push(STRIPPED.into());
     Ok(Part {
-        name: "etcd",
-        description: format!("building etcd {ETCD_VERSION}, about a minute"),
+        name,
+        description: format!("building etcd {version}, about a minute"),
         key: key(&inputs),
         recipe: Box::new(move |folder, log| {
-            for (program, package) in [("etcd", "go.etcd.io/etcd/server/v3"), ("etcdctl", "go.etcd.io/etcd/etcdctl/v3")]
-            {
+            for (program, package) in programs {
                 run_logged(go_build(&source, STRIPPED).arg("-o").arg(folder.join(program)).arg(package), log)?;
             }
             Ok(())
@@ -85,13 +124,20 @@ pub(super) fn runtime() -> Part {
     }
 }
 
-fn go_build(module: &Path, linker_flags: &str) -> Command {
+pub(super) fn go_build(module: &Path, linker_flags: &str) -> Command {
     let mut go = Command::new("go");
     go.current_dir(module).env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", linker_flags]);
     go
 }
 
-fn go_install(folder: &Path, linker_flags: &str) -> Command {
+/// As the catalogue's README builds the same modules, so that whoever comes second finds the work in Go's build cache.
+pub(super) fn go_build_as_the_catalogue(module: &Path, linker_flags: &str) -> Command {
+    let mut go = go_build(module, linker_flags);
+    go.env_remove("CGO_ENABLED");
+    go
+}
+
+pub(super) fn go_install(folder: &Path, linker_flags: &str) -> Command {
     let mut go = Command::new("go");
     go.env("CGO_ENABLED", "0").env("GOBIN", folder).args(["install", "-trimpath", "-ldflags", linker_flags]);
     go
