@@ -145,7 +145,7 @@ fn a_reference_makes_the_same_node_as_the_bundle_itself() {
     assert_eq!(brought(&sandbox), brought(&Sandbox::applied()));
     assert_eq!(store.asked(), 1);
     let name = format!("{}.json", digest.trim_start_matches("sha256:"));
-    assert_eq!(kept(&sandbox), [name.clone()]);
+    assert_eq!(kept(&sandbox), std::slice::from_ref(&name));
     let path = format!("{KEPT}/{name}");
     assert_eq!((sandbox.mode(&path), sandbox.mode(KEPT), sandbox.mode("/var/lib/nodestrap")), (0o600, 0o700, 0o700));
     assert_eq!(text(sandbox.path(&path)), bundle());
