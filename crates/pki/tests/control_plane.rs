@@ -1,4 +1,5 @@
 //! The files of a control plane: made, completed after an interruption at any place, and refused where they do not fit.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

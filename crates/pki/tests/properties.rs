@@ -1,4 +1,5 @@
 //! Whatever is asked for is what is read back.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
