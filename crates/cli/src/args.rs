@@ -51,9 +51,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  nodestrap explain examples/minimal.yaml cluster.networking.clusterDNS\n  \
                       nodestrap explain examples/minimal.yaml maxPods\n  nodestrap explain examples/minimal.yaml")]
     Explain(ExplainArguments),
-    /// Write what a node of a group receives.
+    /// Write what a node of a group receives, or show what would change on it.
     #[command(after_help = "Examples:\n  nodestrap render cluster.yaml --group workers > user-data\n  \
-                      nodestrap render cluster.yaml --group workers --format folder --out ./workers")]
+                      nodestrap render cluster.yaml --group workers --format folder --out ./workers\n  \
+                      nodestrap render --diff old.yaml new.yaml --group workers")]
     Render(RenderArguments),
     /// Make, show and renew the keys and certificates of a control plane.
     Pki(PkiArguments),
@@ -105,26 +106,43 @@ pub(crate) struct ExplainArguments {
 
 #[derive(Args)]
 pub(crate) struct RenderArguments {
-    #[command(flatten)]
-    pub(crate) spec: SpecArguments,
+    /// Files with one Cluster and its NodeGroups.
+    #[arg(required_unless_present = "diff", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     /// The node group; may be left out if there is only one.
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
-    #[arg(long, value_enum, default_value_t = Format::CloudConfig)]
-    pub(crate) format: Format,
-    /// Where to write it; standard output by default (a folder needs it).
+    /// Every node group, one file each, into the folder that --out names.
+    #[arg(long, conflicts_with_all = ["group", "diff"])]
+    pub(crate) all: bool,
+    /// In which form [default: what delivery.format of the spec says].
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+    /// Where to write it; standard output by default, also as `-` (a folder needs a path).
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
+    /// Show what would change on a node, and what that takes; each a bundle, a folder, user data or a spec.
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["files", "format", "out"])]
+    pub(crate) diff: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// User data for cloud-init.
+    /// User data for cloud-init: one document.
     CloudConfig,
+    /// User data for cloud-init: several parts, which can also install nodestrap.
+    Mime,
+    /// Ignition, spec 3.
+    Ignition,
+    /// Ignition, spec 2.3.
+    #[value(name = "ignition-2.3")]
+    Ignition2,
     /// The bundle as one JSON file.
     Bundle,
     /// A folder with a manifest and the files as they will lie on the node.
     Folder,
+    /// The provider's template of a machine and the group that keeps machines running (aws, gce).
+    Machines,
 }
 
 #[derive(Args)]

@@ -13,6 +13,7 @@ mod node_commands;
 mod outcome;
 mod pki;
 mod progress;
+mod rendering;
 mod show;
 mod status;
 mod try_it;
@@ -43,7 +44,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Check(arguments) => authoring::check(&arguments, screen),
         Command::Complete(arguments) => authoring::complete(&arguments, screen),
         Command::Explain(arguments) => authoring::explain(&arguments, screen),
-        Command::Render(arguments) => authoring::render(&arguments, screen),
+        Command::Render(arguments) => rendering::run(&arguments, screen),
         Command::Pki(arguments) => pki::run(arguments, screen),
         Command::Plan(arguments) => node_commands::plan(&arguments, screen),
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),

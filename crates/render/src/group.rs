@@ -24,6 +24,27 @@ pub fn render_group<'s>(spec: &'s CompleteSpec, group: &str) -> Result<GroupDeli
     Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? })
 }
 
+/// Every group of a spec, on all cores; the results are in the order of the groups, whoever finished first.
+pub fn render_all<T: Send>(
+    spec: &CompleteSpec,
+    each: impl Fn(&GroupDelivery<'_>) -> Result<T, RenderError> + Sync,
+) -> Result<Vec<T>, RenderError> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(spec.groups.len().max(1));
+    let render_some = |groups: &[CompleteNodeGroup]| -> Vec<Result<T, RenderError>> {
+        let render = |group| Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? });
+        groups.iter().map(|group| render(group).and_then(|group| each(&group))).collect()
+    };
+    let shares = spec.groups.chunks(spec.groups.len().div_ceil(workers).max(1));
+    let results = std::thread::scope(|scope| {
+        let handles: Vec<_> = shares.map(|share| scope.spawn(|| render_some(share))).collect();
+        handles.into_iter().flat_map(|handle| match handle.join() {
+            Ok(results) => results,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }).collect::<Vec<_>>()
+    });
+    results.into_iter().collect()
+}
+
 impl GroupDelivery<'_> {
     /// The form that the spec decides on; `None`: a folder.
     pub fn format(&self) -> Option<Format> {

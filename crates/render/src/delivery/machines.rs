@@ -60,6 +60,8 @@ pub struct RootVolume {
 /// A request body. It carries user data: treat it as a secret.
 #[derive(Clone, PartialEq)]
 pub struct Document {
+    /// What the request makes, such as `launch-template`.
+    pub kind: &'static str,
     /// Of what the request makes.
     pub name: String,
     pub body: Value,
@@ -68,9 +70,9 @@ pub struct Document {
 }
 
 impl Document {
-    fn new(name: String, body: Value) -> Self {
+    fn new(kind: &'static str, name: String, body: Value) -> Self {
         let digest = digest(&body);
-        Self { name, body, digest }
+        Self { kind, name, body, digest }
     }
 
     /// Sorted, indented, the same bytes every time.
@@ -133,7 +135,7 @@ pub fn aws_launch_template(machines: &Machines, user_data: &UserData) -> Result<
     if !tags.is_empty() {
         body["TagSpecifications"] = json!([{ "ResourceType": "launch-template", "Tags": tags }]);
     }
-    Ok(Document::new(name, body))
+    Ok(Document::new("launch-template", name, body))
 }
 
 /// Input of `aws autoscaling create-auto-scaling-group --cli-input-json`, for machines from that launch template.
@@ -157,7 +159,7 @@ pub fn aws_auto_scaling_group(machines: &Machines, template: &Document) -> Resul
     if !machines.tags.is_empty() {
         body["Tags"] = machines.tags.iter().map(tag).collect();
     }
-    Ok(Document::new(machines.name.clone(), body))
+    Ok(Document::new("auto-scaling-group", machines.name.clone(), body))
 }
 
 /// Body of GCE's `instanceTemplates.insert`.
@@ -194,7 +196,7 @@ pub fn gce_instance_template(machines: &Machines, user_data: &UserData) -> Resul
     }
     let name = template_name(machines, &properties);
     let body = json!({ "description": user_data.digest, "name": name, "properties": properties });
-    Ok(Document::new(name, body))
+    Ok(Document::new("instance-template", name, body))
 }
 
 /// Body of GCE's `instanceGroupManagers.insert`, or of its regional namesake where there are zones.
@@ -216,7 +218,7 @@ pub fn gce_instance_group(machines: &Machines, template: &Document) -> Result<Do
         let zones: Vec<Value> = machines.zones.iter().map(|zone| json!({ "zone": format!("zones/{zone}") })).collect();
         body["distributionPolicy"] = json!({ "zones": zones });
     }
-    Ok(Document::new(machines.name.clone(), body))
+    Ok(Document::new("instance-group", machines.name.clone(), body))
 }
 
 fn refusal(field: &'static str, problem: impl Into<String>) -> RenderError {

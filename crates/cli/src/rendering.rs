@@ -1,0 +1,246 @@
+//! `render`: what the nodes of a group receive, in every form; and what would change between two of them.
+
+use std::path::Path;
+
+use host::disk::{Disk, RootedDisk};
+use render::bundle::Bundle;
+use render::delivery::machines::Document;
+use render::delivery::{Carries, Format as UserDataFormat, UserData};
+use render::{GroupDelivery, Payload, diff_bundles, read_user_data, render_group};
+
+use crate::args::{Format, RenderArguments};
+use crate::documents::{choose_group, load_complete, read_limited};
+use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::show::Screen;
+
+/// A rendered folder may hold secrets.
+const FOLDER_MODE: u32 = 0o700;
+const SECRET_MODE: u32 = 0o600;
+
+pub(crate) fn run(arguments: &RenderArguments, screen: &Screen) -> Outcome {
+    if let [old, new] = arguments.diff.as_slice() {
+        return diff(old, new, arguments, screen);
+    }
+    let spec = load_complete(&arguments.files, screen)?;
+    if arguments.all {
+        return render_all(&spec, arguments, screen);
+    }
+    let group = choose_group(&spec, arguments.group.as_deref())?;
+    let group = render_group(&spec, &group).or_fail(Code::WrongInput)?;
+    let out = arguments.out.as_deref().filter(|out| *out != Path::new("-"));
+    match chosen(arguments.format, &group) {
+        Format::Folder => match out {
+            Some(out) => write_folder(&group.bundle, out, screen),
+            None => {
+                Err(anyhow::anyhow!("a folder needs a place: --out PATH")).or_fail(Code::WrongInput)
+            }
+        },
+        Format::Bundle => {
+            let digest = group.bundle.digest();
+            deliver(group.bundle.to_json().as_bytes(), out, &format!("bundle {digest}"), screen)
+        }
+        Format::Machines => {
+            let (template, machines) = group.machines().or_fail(Code::WrongInput)?;
+            write_documents(&[template, machines], out, screen)
+        }
+        format => {
+            let user_data = group.user_data(user_data_format(format)?).or_fail(Code::WrongInput)?;
+            let what = format!("{}, bundle {}", user_data.digest, group.bundle.digest());
+            let outcome = deliver(&user_data.bytes, out, &what, screen);
+            tell_store(&user_data, screen);
+            outcome
+        }
+    }
+}
+
+/// The form that the user asks for, or else the one that the spec decides on.
+fn chosen(asked: Option<Format>, group: &GroupDelivery<'_>) -> Format {
+    asked.unwrap_or(match group.format() {
+        Some(UserDataFormat::CloudConfig) => Format::CloudConfig,
+        Some(UserDataFormat::Mime) => Format::Mime,
+        Some(UserDataFormat::Ignition3) => Format::Ignition,
+        Some(UserDataFormat::Ignition2) => Format::Ignition2,
+        None => Format::Folder,
+    })
+}
+
+fn user_data_format(format: Format) -> Result<UserDataFormat, Failure> {
+    match format {
+        Format::CloudConfig => Ok(UserDataFormat::CloudConfig),
+        Format::Mime => Ok(UserDataFormat::Mime),
+        Format::Ignition => Ok(UserDataFormat::Ignition3),
+        Format::Ignition2 => Ok(UserDataFormat::Ignition2),
+        Format::Bundle | Format::Folder | Format::Machines => {
+            Err(anyhow::anyhow!("this form is no user data")).or_fail(Code::WrongInput)
+        }
+    }
+}
+
+/// A machine that starts before its bundle is there waits for it, so this is said now.
+fn tell_store(user_data: &UserData, screen: &Screen) {
+    if let Carries::Stub(stub) = &user_data.carries {
+        screen.remark(&format!(
+            "the bundle is too large for user data, which names it by its digest: write it with --format bundle and \
+             publish it as {}",
+            stub.urls.join(" and ")
+        ));
+    }
+}
+
+/// One file for each group, named after it; all of them or none.
+fn render_all(spec: &spec::CompleteSpec, arguments: &RenderArguments, screen: &Screen) -> Outcome {
+    let Some(out) = &arguments.out else {
+        return Err(anyhow::anyhow!("--all needs a folder: --out PATH")).or_fail(Code::WrongInput);
+    };
+    let files = render::render_all(spec, |group| {
+        let format = chosen(arguments.format, group);
+        let bytes = match format {
+            Format::Bundle => group.bundle.to_json().into_bytes(),
+            format => group.user_data(user_data_format(format).unwrap_or(UserDataFormat::CloudConfig))?.bytes,
+        };
+        Ok((format!("{}.{}", group.bundle.group, suffix(format)), bytes))
+    })
+    .or_fail(Code::WrongInput)?;
+    if matches!(arguments.format, Some(Format::Folder | Format::Machines)) {
+        return Err(anyhow::anyhow!("--all writes one file for each group: ask for a bundle or user data"))
+            .or_fail(Code::WrongInput);
+    }
+    let count = files.len();
+    fill_new_folder(out, files.into_iter().map(|(name, bytes)| (name, SECRET_MODE, bytes)))?;
+    screen.remark(&format!("{}: {count} files", out.display()));
+    Ok(Code::Done)
+}
+
+fn suffix(format: Format) -> &'static str {
+    match format {
+        Format::CloudConfig => "cloud-config.yaml",
+        Format::Mime => "mime",
+        Format::Ignition | Format::Ignition2 => "ign",
+        Format::Bundle | Format::Folder | Format::Machines => "bundle.json",
+    }
+}
+
+fn deliver(bytes: &[u8], out: Option<&Path>, what: &str, screen: &Screen) -> Outcome {
+    let Some(out) = out else {
+        screen.print_bytes(bytes)?;
+        return Ok(Code::Done);
+    };
+    write_secret(out, bytes)?;
+    screen.remark(&format!("{}: {} bytes, {what}", out.display(), bytes.len()));
+    Ok(Code::Done)
+}
+
+fn write_secret(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let here = RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?;
+    let path = std::path::absolute(out).or_fail(Code::WrongInput)?;
+    host::files::write_durable(&here, &path, SECRET_MODE, bytes, None).or_fail(Code::WrongInput)?;
+    Ok(())
+}
+
+/// Two documents: to a folder, or one after the other.
+fn write_documents(documents: &[Document], out: Option<&Path>, screen: &Screen) -> Outcome {
+    let Some(out) = out else {
+        for document in documents {
+            screen.print(&document.to_json())?;
+        }
+        return Ok(Code::Done);
+    };
+    let files = documents.iter().map(|document| {
+        (format!("{}.json", document.kind), SECRET_MODE, document.to_json().into_bytes())
+    });
+    fill_new_folder(out, files)?;
+    for document in documents {
+        screen.remark(&format!("{}/{}.json: {}", out.display(), document.kind, document.digest));
+    }
+    Ok(Code::Done)
+}
+
+fn write_folder(bundle: &Bundle, out: &Path, screen: &Screen) -> Outcome {
+    fill_new_folder(out, bundle.to_folder())?;
+    screen.remark(&format!("{}: {} files, bundle {}", out.display(), bundle.files.len(), bundle.digest()));
+    Ok(Code::Done)
+}
+
+/// All of it, or nothing at the place: the folder is filled beside it and switched in.
+fn fill_new_folder(out: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> Result<(), Failure> {
+    let fail = |error: std::io::Error, path: &Path| Failure {
+        code: Code::WrongInput,
+        error: anyhow::Error::from(error).context(format!("cannot write {:?}", path.display().to_string())),
+    };
+    let out = std::path::absolute(out).or_fail(Code::WrongInput)?;
+    if std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(anyhow::anyhow!("{:?} is not empty; name a new folder", out.display().to_string()))
+            .or_fail(Code::WrongInput);
+    }
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".nodestrap-new");
+    let staging = out.with_file_name(name);
+    if staging.exists() {
+        std::fs::remove_dir_all(&staging).map_err(|error| fail(error, &staging))?;
+    }
+    let filled =
+        fill(&staging, files).and_then(|()| std::fs::rename(&staging, &out).map_err(|error| fail(error, &out)));
+    if filled.is_err() {
+        // There are secrets inside; the first error is the one that counts.
+        let _ = std::fs::remove_dir_all(&staging);
+    }
+    filled
+}
+
+fn fill(folder: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> Result<(), Failure> {
+    let here = RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?;
+    here.make_folder(folder, FOLDER_MODE).or_fail(Code::WrongInput)?;
+    let disk = RootedDisk::open(folder).or_fail(Code::WrongInput)?;
+    for (relative, mode, content) in files {
+        let path = Path::new("/").join(&relative);
+        if let Some(folder) = path.parent() {
+            disk.make_folder(folder, FOLDER_MODE).or_fail(Code::WrongInput)?;
+        }
+        disk.create(&path, mode, &content).or_fail(Code::WrongInput)?;
+    }
+    disk.sync_file_system(Path::new("/")).or_fail(Code::WrongInput)
+}
+
+/// What would change on a node.
+fn diff(old: &Path, new: &Path, arguments: &RenderArguments, screen: &Screen) -> Outcome {
+    let old = load_rendered(old, arguments, screen)?;
+    let new = load_rendered(new, arguments, screen)?;
+    let diff = diff_bundles(&old, &new);
+    screen.result(&diff, || diff.to_string())
+}
+
+/// A bundle from whatever carries it: a folder, a file, user data; or a spec, which is rendered first.
+fn load_rendered(path: &Path, arguments: &RenderArguments, screen: &Screen) -> Result<Bundle, Failure> {
+    let name = path.display().to_string();
+    let fail = |reason: String| Failure {
+        code: Code::WrongInput,
+        error: anyhow::anyhow!("cannot read {name:?}: {reason}"),
+    };
+    if path.is_dir() {
+        let manifest = read_limited(&path.join("manifest.json")).map_err(fail)?;
+        return Bundle::from_folder(&manifest, |relative| read_limited(&path.join(relative)).ok())
+            .or_fail(Code::WrongInput);
+    }
+    let bytes = read_limited(path).map_err(fail)?;
+    match read_user_data(&bytes) {
+        Ok(Payload::Bundle(bundle)) => Ok(*bundle),
+        Ok(Payload::Stub(stub)) => {
+            Err(fail(format!("it only names the bundle {}; give the bundle itself", stub.digest)))
+        }
+        Err(_) if is_spec(&bytes) => {
+            let spec = load_complete(&[path.to_owned()], screen)?;
+            let group = choose_group(&spec, arguments.group.as_deref())?;
+            render::render_bundle(&spec, &group).or_fail(Code::WrongInput)
+        }
+        Err(error) => Err(Failure {
+            code: Code::WrongInput,
+            error: anyhow::Error::from(error).context(format!("cannot use {name:?}")),
+        }),
+    }
+}
+
+/// A document of ours at the beginning of a line; what else is wrong with it, `check` says.
+fn is_spec(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().any(|line| matches!(line.trim_end(), "kind: Cluster" | "kind: NodeGroup"))
+}
