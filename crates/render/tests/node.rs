@@ -259,17 +259,25 @@ fn a_program_that_gives_credentials_takes_the_place_of_the_bootstrap() {
 #[test]
 fn only_what_the_user_asks_of_the_kernel_can_stop_a_boot() {
     let unit = |bundle: &Bundle| text(bundle, "/etc/systemd/system/nodestrap-kernel.service").to_owned();
-    let sysctls = |bundle: &Bundle| text(bundle, "/etc/sysctl.d/90-nodestrap.conf").to_owned();
+    let command = |bundle: &Bundle, path: &str| {
+        let unit = unit(bundle);
+        let line = unit.lines().find(|line| line.ends_with(path));
+        line.unwrap_or_else(|| panic!("no {path} in {unit}")).to_owned()
+    };
+    let (own, users) = ("/etc/sysctl.d/90-nodestrap.conf", "/etc/sysctl.d/91-nodestrap-user.conf");
+    let modules = "/etc/modules-load.d/nodestrap.conf";
     let ours = render("", "");
-    assert!(
-        unit(&ours).contains("\nExecStart=-/lib/systemd/systemd-modules-load /etc/modules-load.d/nodestrap.conf\n")
-    );
-    assert!(sysctls(&ours).contains("\n-net.ipv4.ip_forward = 1\n"));
+    assert!(command(&ours, modules).starts_with("ExecStart=-/lib/systemd/systemd-modules-load "));
+    assert!(command(&ours, own).starts_with("ExecStart=-/lib/systemd/systemd-sysctl "));
+    assert!(text(&ours, own).ends_with("\nnet.ipv4.ip_forward = 1\n"));
+    assert!(!has(&ours, users));
     let theirs = render("  sysctls: {vm.max_map_count: '262144'}\n", "  kernelModules: [nf_conntrack]\n");
-    assert!(unit(&theirs).contains("\nExecStart=/lib/systemd/systemd-modules-load "));
-    assert!(sysctls(&theirs).contains("\n-net.ipv4.ip_forward = 1\nvm.max_map_count = 262144\n"));
+    assert!(command(&theirs, modules).starts_with("ExecStart=/lib/systemd/systemd-modules-load "));
+    assert!(command(&theirs, users).starts_with("ExecStart=/lib/systemd/systemd-sysctl "));
+    assert!(text(&theirs, users).ends_with(".\nvm.max_map_count = 262144\n"));
     let both = render("  sysctls: {net.ipv4.ip_forward: '1'}\n", "");
-    assert!(sysctls(&both).contains("\nnet.ipv4.ip_forward = 1\n"));
+    assert!(!has(&both, own));
+    assert!(text(&both, users).ends_with(".\nnet.ipv4.ip_forward = 1\n"));
 }
 
 #[test]
