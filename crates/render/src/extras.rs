@@ -225,7 +225,7 @@ fn whole_seconds(text: &str) -> Option<u64> {
     }
     let seconds = (nanoseconds / 1e9).ceil();
     // Beyond a century it is a mistake; below, every whole number of seconds is exact.
-    (seconds >= 1.0 && seconds < 3.2e9).then_some(seconds as u64)
+    (1.0..3.2e9).contains(&seconds).then_some(seconds as u64)
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 //!
 //! Keys are sorted here, because the order of serde_json's own map depends on features that other crates may turn on.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 /// White space between the parts of a document.
@@ -31,11 +29,12 @@ pub(crate) fn pretty(value: &Value) -> String {
 fn write(value: &Value, layout: Layout, text: &mut String) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            let sorted: BTreeMap<&String, &Value> = fields.iter().collect();
+            let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
             text.push('{');
             for (index, (name, value)) in sorted.into_iter().enumerate() {
                 separate(index, layout, text);
-                text.push_str(&Value::from(name.as_str()).to_string());
+                write_string(name, text);
                 text.push_str(if matches!(layout, Layout::Compact) { ":" } else { ": " });
                 write(value, layout.inner(), text);
             }
@@ -51,7 +50,19 @@ fn write(value: &Value, layout: Layout, text: &mut String) {
             layout.line_break(text);
             text.push(']');
         }
+        Value::String(string) => write_string(string, text),
         leaf => text.push_str(&leaf.to_string()),
+    }
+}
+
+/// Most strings need no escapes: those are copied as they stand.
+fn write_string(string: &str, text: &mut String) {
+    if string.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        text.push_str(&Value::from(string).to_string());
+    } else {
+        text.push('"');
+        text.push_str(string);
+        text.push('"');
     }
 }
 

@@ -16,7 +16,10 @@ use crate::unit::{Failure, Section, UnitFile, arguments};
 
 pub(crate) const TRUST_UNIT: &str = "nodestrap-trust.service";
 pub(crate) const KERNEL_UNIT: &str = "nodestrap-kernel.service";
-const SYSCTLS_PATH: &str = "/etc/sysctl.d/90-nodestrap.conf";
+/// What nodestrap needs: a kernel that lacks it does not stop the boot.
+const OWN_SYSCTLS_PATH: &str = "/etc/sysctl.d/90-nodestrap.conf";
+/// What the user asks for, which wins.
+const USER_SYSCTLS_PATH: &str = "/etc/sysctl.d/91-nodestrap-user.conf";
 const MODULES_PATH: &str = "/etc/modules-load.d/nodestrap.conf";
 const HEADER: &str = "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n";
 
@@ -57,9 +60,23 @@ pub(crate) fn render_kernel(
         }
         part.files.push(File::public(MODULES_PATH, text));
     }
-    if !sysctls.value.is_empty() {
-        service = service.command("ExecStart", "/lib/systemd/systemd-sysctl", arguments([SYSCTLS_PATH]));
-        part.files.push(File::public(SYSCTLS_PATH, sysctl_lines(sysctls, of_cluster)));
+    let (ours, theirs): (Vec<_>, Vec<_>) = sysctls.value.iter().partition(|(name, _)| {
+        !matches!(sysctls.origin, Origin::User(_))
+            && OWN_SYSCTLS.contains(&name.as_str())
+            && !of_cluster.value.contains_key(*name)
+    });
+    // Two files and not a dash before each line, which systemd before 243 takes for a part of the name.
+    let sysctl_files = [(OWN_SYSCTLS_PATH, ours, Failure::Ignored), (USER_SYSCTLS_PATH, theirs, Failure::Counts)];
+    for (path, lines, failure) in sysctl_files {
+        if lines.is_empty() {
+            continue;
+        }
+        service = service.command_with("ExecStart", failure, "/lib/systemd/systemd-sysctl", arguments([path]));
+        let mut text = HEADER.to_owned();
+        for (name, value) in lines {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        part.files.push(File::public(path, text));
     }
     if part.files.is_empty() {
         return Ok(part);
@@ -74,22 +91,6 @@ pub(crate) fn render_kernel(
     part.files.push(File::unit(KERNEL_UNIT, unit.render()?));
     part.units.push(Unit::new(KERNEL_UNIT, Start::BeforeGate));
     Ok(part)
-}
-
-fn sysctl_lines(
-    sysctls: &Setting<BTreeMap<SysctlName, Line>>,
-    of_cluster: &Setting<BTreeMap<SysctlName, Line>>,
-) -> String {
-    let mut text = HEADER.to_owned();
-    for (name, value) in &sysctls.value {
-        let ours = !matches!(sysctls.origin, Origin::User(_))
-            && OWN_SYSCTLS.contains(&name.as_str())
-            && !of_cluster.value.contains_key(name);
-        // The dash: a kernel that lacks it does not stop the boot.
-        let dash = if ours { "-" } else { "" };
-        let _ = writeln!(text, "{dash}{name} = {value}");
-    }
-    text
 }
 
 /// `http_proxy` and its kin for units that reach out, as drop-ins.

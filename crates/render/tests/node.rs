@@ -23,6 +23,7 @@ fn complete(cluster: &str, group: &str) -> CompleteSpec {
     let parsed = spec::parse(&[spec::Source::new("test", text)]);
     let spec = parsed.resolve(|reference| match reference.path.as_str() {
         "ca.crt" => Ok(include_bytes!("ca.crt").to_vec()),
+        "pki/pki/ca.crt" => Ok(include_bytes!("ca.crt").to_vec()),
         path if path.starts_with("pki/") => Ok(format!("canary of {path}\n").into_bytes()),
         path => Err(format!("there is no {path}")),
     });
@@ -259,17 +260,25 @@ fn a_program_that_gives_credentials_takes_the_place_of_the_bootstrap() {
 #[test]
 fn only_what_the_user_asks_of_the_kernel_can_stop_a_boot() {
     let unit = |bundle: &Bundle| text(bundle, "/etc/systemd/system/nodestrap-kernel.service").to_owned();
-    let sysctls = |bundle: &Bundle| text(bundle, "/etc/sysctl.d/90-nodestrap.conf").to_owned();
+    let command = |bundle: &Bundle, path: &str| {
+        let unit = unit(bundle);
+        let line = unit.lines().find(|line| line.ends_with(path));
+        line.unwrap_or_else(|| panic!("no {path} in {unit}")).to_owned()
+    };
+    let (own, users) = ("/etc/sysctl.d/90-nodestrap.conf", "/etc/sysctl.d/91-nodestrap-user.conf");
+    let modules = "/etc/modules-load.d/nodestrap.conf";
     let ours = render("", "");
-    assert!(
-        unit(&ours).contains("\nExecStart=-/lib/systemd/systemd-modules-load /etc/modules-load.d/nodestrap.conf\n")
-    );
-    assert!(sysctls(&ours).contains("\n-net.ipv4.ip_forward = 1\n"));
+    assert!(command(&ours, modules).starts_with("ExecStart=-/lib/systemd/systemd-modules-load "));
+    assert!(command(&ours, own).starts_with("ExecStart=-/lib/systemd/systemd-sysctl "));
+    assert!(text(&ours, own).ends_with("\nnet.ipv4.ip_forward = 1\n"));
+    assert!(!has(&ours, users));
     let theirs = render("  sysctls: {vm.max_map_count: '262144'}\n", "  kernelModules: [nf_conntrack]\n");
-    assert!(unit(&theirs).contains("\nExecStart=/lib/systemd/systemd-modules-load "));
-    assert!(sysctls(&theirs).contains("\n-net.ipv4.ip_forward = 1\nvm.max_map_count = 262144\n"));
+    assert!(command(&theirs, modules).starts_with("ExecStart=/lib/systemd/systemd-modules-load "));
+    assert!(command(&theirs, users).starts_with("ExecStart=/lib/systemd/systemd-sysctl "));
+    assert!(text(&theirs, users).ends_with(".\nvm.max_map_count = 262144\n"));
     let both = render("  sysctls: {net.ipv4.ip_forward: '1'}\n", "");
-    assert!(sysctls(&both).contains("\nnet.ipv4.ip_forward = 1\n"));
+    assert!(!has(&both, own));
+    assert!(text(&both, users).ends_with(".\nnet.ipv4.ip_forward = 1\n"));
 }
 
 #[test]
@@ -283,8 +292,8 @@ fn a_control_plane_has_its_static_pods_and_joins_by_its_own_authority() {
     assert!(!has(&bundle, "/etc/kubernetes/manifests/kube-proxy.yaml"));
     assert!(!has(&bundle, "/etc/kubernetes/manifests/dns-controller.yaml"));
     assert_eq!(text(&bundle, "/etc/kubernetes/bootstrap-kubelet.kubeconfig"), "canary of pki/super-admin.conf\n");
-    assert_eq!(text(&bundle, "/etc/kubernetes/pki/etcd/ca.key"), "canary of pki/etcd/ca.key\n");
-    assert_eq!(text(&bundle, "/etc/kubernetes/pki/ca.crt"), "canary of pki/ca.crt\n");
+    assert_eq!(text(&bundle, "/etc/kubernetes/pki/etcd/ca.key"), "canary of pki/pki/etcd/ca.key\n");
+    assert_eq!(text(&bundle, "/etc/kubernetes/pki/ca.crt"), include_str!("ca.crt"));
     let moved =
         render("  pki: {folder: pki}\n", "  role: control-plane\n  kubelet: {config: {staticPodPath: /etc/m}}\n");
     assert!(has(&moved, "/etc/m/etcd.yaml"));

@@ -48,8 +48,33 @@ pub(crate) fn write_field(text: &mut String, depth: usize, name: &str, value: &V
 
 fn write_items(text: &mut String, depth: usize, items: &[Value]) {
     for item in items {
-        let _ = writeln!(text, "{}- {}", INDENT.repeat(depth), flow(item));
+        match item {
+            Value::Object(fields) if !fits_a_line(fields) => {
+                let start = text.len();
+                for (name, value) in fields {
+                    write_field(text, depth + 1, name, value);
+                }
+                // The dash stands where the last indent of the first field was, and is as wide.
+                let dash = start + INDENT.len() * depth;
+                text.replace_range(dash..dash + INDENT.len(), "- ");
+            }
+            item => {
+                let _ = writeln!(text, "{}- {}", INDENT.repeat(depth), flow(item));
+            }
+        }
     }
+}
+
+/// Short mappings of scalars, such as a taint, read best in one line.
+fn fits_a_line(fields: &serde_json::Map<String, Value>) -> bool {
+    const MOST_FIELDS: usize = 4;
+    let short = |value: &Value| match value {
+        Value::String(text) => text.len() <= 40,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => true,
+    };
+    fields.len() <= MOST_FIELDS && fields.values().all(short)
 }
 
 /// On one line; collections in JSON's form with YAML's scalars.

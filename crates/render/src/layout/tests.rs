@@ -3,7 +3,6 @@
 
 mod eksctl_layout;
 mod environment_files;
-mod golden;
 mod tectonic_layout;
 mod what_all_layouts_have;
 
@@ -17,7 +16,6 @@ use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime
 use super::{eksctl, environment_file, tectonic};
 use crate::bundle::{Bundle, Secrecy, Start};
 use crate::error::RenderError;
-use crate::{cloud_config, render_gate};
 
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/10-eksclt.al2.conf";
 

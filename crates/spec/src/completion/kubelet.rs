@@ -91,6 +91,10 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
     if let Some(path) = inputs.traits.volume_plugins {
         set(&["volumePluginDir"], derived(json!(path), inputs.here("os"), "the usual folder is read-only here"));
     }
+    if cluster.join.exec.is_some() && inputs.role == Role::Worker {
+        let rule = "renewal would replace the credentials that the program gives by a certificate that nobody asked for";
+        set(&["rotateCertificates"], derived(json!(false), from("cluster.join.exec"), rule));
+    }
     if inputs.os == Os::Al2 {
         let rule = "this system has version 1 of cgroups, which newer kubelets refuse unless told";
         if inputs.target.has_field("failCgroupV1") {

@@ -23,7 +23,7 @@ fn files_units_and_hooks_of_the_users_and_the_system_below() {
         let bundle = render(&complete_text(&text.replacen("  join:", &format!("{EXTRAS}  join:"), 1)));
         let kubelet = bundle.join.kubelet_unit.clone();
         for path in [
-            "/etc/sysctl.d/90-nodestrap.conf",
+            "/etc/sysctl.d/91-nodestrap-user.conf",
             "/etc/modules-load.d/nodestrap.conf",
             time,
             "/etc/systemd/system/example.service",
