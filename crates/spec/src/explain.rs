@@ -32,7 +32,7 @@ pub enum NotFound {
     Ambiguous { path: String, candidates: Vec<String> },
 }
 
-/// `wanted` is a path or the unique end of one. A leaf gives one explanation, a branch one for each leaf below.
+/// `wanted` is a path or the end of one: of the shortest path, if that is only one. A leaf gives one explanation, a branch one for each leaf below.
 pub fn explain(spec: &CompleteSpec, wanted: &str) -> Result<Vec<Explanation>, NotFound> {
     let whole = view::whole(spec, SecretDisplay::Redacted);
     let mut nodes = Vec::new();
@@ -82,6 +82,12 @@ fn collect<'v>(view: &'v View<'v>, segments: &mut Vec<String>, nodes: &mut Vec<P
 fn unique_suffix<'n, 'v>(nodes: &'n [Place<'v>], segments: &[String], wanted: &str) -> Result<&'n Place<'v>, NotFound> {
     let matching: Vec<&Place<'v>> =
         nodes.iter().filter(|node| !segments.is_empty() && node.segments.ends_with(segments)).collect();
+    // A setting of the group comes before a field of a component's configuration that has its name.
+    let shortest = matching.iter().map(|node| node.segments.len()).min();
+    let mut outermost = matching.iter().filter(|node| Some(node.segments.len()) == shortest);
+    if let (Some(only), None) = (outermost.next(), outermost.next()) {
+        return Ok(only);
+    }
     match matching.as_slice() {
         [only] => Ok(only),
         [] => Err(NotFound::Unknown { path: wanted.to_owned(), nearest: suggest(nodes, segments, wanted) }),

@@ -18,9 +18,13 @@ impl CompleteSpec {
         text
     }
 
-    /// `{"cluster": …, "nodeGroups": {NAME: …}}`: the tree that the paths of `explain` walk.
+    /// `{"cluster": …, "nodeGroups": {NAME: …}}`: the tree that the paths of `explain` walk. What components do by
+    /// themselves is a tree of the same form under `builtIn`.
     pub fn to_json(&self, secrets: SecretDisplay) -> Value {
-        view::whole(self, secrets).to_json()
+        let whole = view::whole(self, secrets);
+        let mut json = whole.decided();
+        json["builtIn"] = whole.built_in();
+        json
     }
 }
 

@@ -37,10 +37,27 @@ pub(crate) enum View<'a> {
 
 impl View<'_> {
     pub(crate) fn to_json(&self) -> Value {
+        self.select(&|_| true).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// What somebody decided.
+    pub(crate) fn decided(&self) -> Value {
+        self.select(&|view| matches!(view, View::Leaf(..))).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// What components do by themselves.
+    pub(crate) fn built_in(&self) -> Value {
+        self.select(&|view| matches!(view, View::BuiltIn(..))).unwrap_or_else(|| Value::Object(Map::new()))
+    }
+
+    /// The leaves that are wanted, in their branches; `None` if there are none.
+    fn select(&self, wanted: &dyn Fn(&View<'_>) -> bool) -> Option<Value> {
         match self {
-            View::Leaf(value, _) | View::BuiltIn(value, _) => value.clone(),
+            View::Leaf(value, _) | View::BuiltIn(value, _) => wanted(self).then(|| value.clone()),
             View::Branch(fields) => {
-                Value::Object(fields.iter().map(|(name, view)| (name.clone(), view.to_json())).collect::<Map<_, _>>())
+                let selected: Map<String, Value> =
+                    fields.iter().filter_map(|(name, view)| Some((name.clone(), view.select(wanted)?))).collect();
+                (!selected.is_empty()).then_some(Value::Object(selected))
             }
         }
     }
