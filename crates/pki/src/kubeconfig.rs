@@ -1,8 +1,8 @@
 //! The kubeconfig of one identity in one cluster.
 
 use data_encoding::BASE64;
-use serde::Deserialize;
 
+use crate::scalars::scalars;
 use crate::{Certificate, Error, Leaf, PrivateKey, Secret};
 
 /// How the holder of the kubeconfig proves who it is.
@@ -52,90 +52,44 @@ pub(crate) struct Embedded {
     pub(crate) authority: Option<Certificate>,
 }
 
-/// The parts of a kubeconfig that matter here; everything else is somebody else's business.
-#[derive(Deserialize)]
-struct Document {
-    #[serde(default, rename = "current-context")]
-    current: String,
-    #[serde(default)]
-    contexts: Vec<NamedContext>,
-    #[serde(default)]
-    clusters: Vec<NamedCluster>,
-    #[serde(default)]
-    users: Vec<NamedUser>,
-}
-
-#[derive(Deserialize)]
-struct NamedContext {
-    name: String,
-    context: Context,
-}
-
-#[derive(Deserialize)]
-struct Context {
-    #[serde(default)]
-    cluster: String,
-    #[serde(default)]
-    user: String,
-}
-
-#[derive(Deserialize)]
-struct NamedCluster {
-    name: String,
-    cluster: Cluster,
-}
-
-#[derive(Deserialize)]
-struct Cluster {
-    #[serde(rename = "certificate-authority-data")]
+/// The current context of a kubeconfig; everything else is somebody else's business.
+struct Current {
+    certificate: Option<String>,
+    key: Option<String>,
     authority: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct NamedUser {
-    name: String,
-    user: User,
-}
-
-#[derive(Deserialize, Default)]
-struct User {
-    #[serde(rename = "client-certificate-data")]
-    certificate: Option<String>,
-    #[serde(rename = "client-key-data")]
-    key: Option<String>,
-}
-
-impl Document {
-    /// The parser's own message is dropped: it shows the text around the mistake, which may be a key.
+impl Current {
+    /// No message of a parser is passed on: it could show the text around the mistake, which may be a key.
     fn parse(kubeconfig: &Secret) -> Result<Self, Error> {
-        serde_saphyr::from_str(kubeconfig.expose()).map_err(|_| Error::ReadKubeconfig)
-    }
-
-    fn context(&self) -> Option<&Context> {
-        self.contexts.iter().find(|context| context.name == self.current).map(|context| &context.context)
-    }
-
-    fn user(&self) -> Option<&User> {
-        let name = &self.context()?.user;
-        self.users.iter().find(|user| user.name == *name).map(|user| &user.user)
-    }
-
-    fn authority(&self) -> Option<&str> {
-        let name = &self.context()?.cluster;
-        self.clusters.iter().find(|cluster| cluster.name == *name)?.cluster.authority.as_deref()
+        let texts = scalars(kubeconfig.expose()).map_err(|_| Error::ReadKubeconfig)?;
+        let named = |list: &str, name: Option<&String>| {
+            let name = name?;
+            let paths = (0..)
+                .map(|index| format!("{list}/{index}"))
+                .take_while(|path| texts.contains_key(&format!("{path}/name")));
+            paths.into_iter().find(|path| texts.get(&format!("{path}/name")) == Some(name))
+        };
+        let text = |at: Option<&String>, field: &str| at.and_then(|path| texts.get(&format!("{path}/{field}")));
+        let context = named("contexts", texts.get("current-context"));
+        let user = named("users", text(context.as_ref(), "context/user"));
+        let cluster = named("clusters", text(context.as_ref(), "context/cluster"));
+        Ok(Self {
+            certificate: text(user.as_ref(), "user/client-certificate-data").cloned(),
+            key: text(user.as_ref(), "user/client-key-data").cloned(),
+            authority: text(cluster.as_ref(), "cluster/certificate-authority-data").cloned(),
+        })
     }
 }
 
 pub(crate) fn embedded(kubeconfig: &Secret) -> Result<Embedded, Error> {
-    let document = Document::parse(kubeconfig)?;
-    let user = document.user();
-    let certificate = user.and_then(|user| user.certificate.as_deref()).map(decode).transpose()?;
-    let key = user.and_then(|user| user.key.as_deref()).map(decode).transpose()?;
-    let authority = document.authority().map(decode).transpose()?;
+    let current = Current::parse(kubeconfig)?;
+    let [certificate, key, authority] =
+        [current.certificate, current.key, current.authority].map(|data| data.map(|data| decode(&data)).transpose());
     Ok(Embedded {
-        certificate: certificate.map(|pem| Certificate::parse(pem.expose())).transpose()?,
-        key: key.map(|pem| PrivateKey::parse(&pem)).transpose()?,
-        authority: authority.and_then(|pem| Certificate::parse(pem.expose()).ok()),
+        certificate: certificate?.map(|pem| Certificate::parse(pem.expose())).transpose()?,
+        key: key?.map(|pem| PrivateKey::parse(&pem)).transpose()?,
+        authority: authority?.and_then(|pem| Certificate::parse(pem.expose()).ok()),
     })
 }
 
@@ -145,16 +99,15 @@ pub(crate) fn replace_embedded(
     certificate_pem: &str,
     key: Option<&Secret>,
 ) -> Result<Secret, Error> {
-    let document = Document::parse(kubeconfig)?;
-    let user = document.user().ok_or(Error::ReadKubeconfig)?;
+    let current = Current::parse(kubeconfig)?;
     let swap = |text: String, old: Option<&str>, new: &str| match old {
         Some(old) if text.contains(old) => Ok(text.replace(old, &BASE64.encode(new.as_bytes()))),
         // Folded over several lines, which no tool does.
         _ => Err(Error::ReadKubeconfig),
     };
-    let mut text = swap(kubeconfig.expose().to_owned(), user.certificate.as_deref(), certificate_pem)?;
+    let mut text = swap(kubeconfig.expose().to_owned(), current.certificate.as_deref(), certificate_pem)?;
     if let Some(key) = key {
-        text = swap(text, user.key.as_deref(), key.expose())?;
+        text = swap(text, current.key.as_deref(), key.expose())?;
     }
     Ok(Secret::new(text))
 }

@@ -19,6 +19,7 @@ mod key;
 mod kubeconfig;
 mod pem;
 mod renew;
+mod scalars;
 mod secret;
 
 pub use authority::{Authority, Leaf, LeafRequest, SubjectName, Usage, Validity};
