@@ -31,9 +31,7 @@ pub(crate) fn run(arguments: &RenderArguments, screen: &Screen) -> Outcome {
     match chosen(arguments.format, &group) {
         Format::Folder => match out {
             Some(out) => write_folder(&group.bundle, out, screen),
-            None => {
-                Err(anyhow::anyhow!("a folder needs a place: --out PATH")).or_fail(Code::WrongInput)
-            }
+            None => Err(anyhow::anyhow!("a folder needs a place: --out PATH")).or_fail(Code::WrongInput),
         },
         Format::Bundle => {
             let digest = group.bundle.digest();
@@ -145,9 +143,9 @@ fn write_documents(documents: &[Document], out: Option<&Path>, screen: &Screen) 
         }
         return Ok(Code::Done);
     };
-    let files = documents.iter().map(|document| {
-        (format!("{}.json", document.kind), SECRET_MODE, document.to_json().into_bytes())
-    });
+    let files = documents
+        .iter()
+        .map(|document| (format!("{}.json", document.kind), SECRET_MODE, document.to_json().into_bytes()));
     fill_new_folder(out, files)?;
     for document in documents {
         screen.remark(&format!("{}/{}.json: {}", out.display(), document.kind, document.digest));
@@ -212,10 +210,8 @@ fn diff(old: &Path, new: &Path, arguments: &RenderArguments, screen: &Screen) ->
 /// A bundle from whatever carries it: a folder, a file, user data; or a spec, which is rendered first.
 fn load_rendered(path: &Path, arguments: &RenderArguments, screen: &Screen) -> Result<Bundle, Failure> {
     let name = path.display().to_string();
-    let fail = |reason: String| Failure {
-        code: Code::WrongInput,
-        error: anyhow::anyhow!("cannot read {name:?}: {reason}"),
-    };
+    let fail =
+        |reason: String| Failure { code: Code::WrongInput, error: anyhow::anyhow!("cannot read {name:?}: {reason}") };
     if path.is_dir() {
         let manifest = read_limited(&path.join("manifest.json")).map_err(fail)?;
         return Bundle::from_folder(&manifest, |relative| read_limited(&path.join(relative)).ok())

@@ -37,10 +37,13 @@ pub fn render_all<T: Send>(
     let shares = spec.groups.chunks(spec.groups.len().div_ceil(workers).max(1));
     let results = std::thread::scope(|scope| {
         let handles: Vec<_> = shares.map(|share| scope.spawn(|| render_some(share))).collect();
-        handles.into_iter().flat_map(|handle| match handle.join() {
-            Ok(results) => results,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }).collect::<Vec<_>>()
+        handles
+            .into_iter()
+            .flat_map(|handle| match handle.join() {
+                Ok(results) => results,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect::<Vec<_>>()
     });
     results.into_iter().collect()
 }

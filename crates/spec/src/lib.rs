@@ -31,6 +31,7 @@ mod schema;
 mod secret;
 mod source;
 mod syntax;
+mod texts;
 mod tree;
 mod values;
 mod view;
@@ -50,10 +51,8 @@ pub use explain::{Explanation, NotFound, explain, paths};
 pub use expression::Expression;
 pub use instances::max_pods_map;
 pub use items::{
-    AbsolutePath, AdditionalUserData, Addresses, Archive, Content, Duration, ExecCredential, ExtraUnit, FileAsset,
-    FileMode, Hook, HookContainer, Host, Image, InstanceTypeName, Keyring, Labels, Line, MaxPods, MediaType, ModuleName,
-    Name, Networks, NoProxyEntry, Package, SecretText, Sha256, Sha512, SysctlName, Taints, TrustedAuthority, UnitName, VariableName,
-    WebUrl,
+    AdditionalUserData, Addresses, Archive, Content, ExecCredential, ExtraUnit, FileAsset, FileMode, Hook,
+    HookContainer, Keyring, Labels, MaxPods, Networks, Package, SecretText, Taints, TrustedAuthority,
 };
 pub use mistake::{Colour, Mistake, render_mistakes};
 pub use origin::{Origin, Position, Setting};
@@ -62,6 +61,10 @@ pub use resolve::{Parsed, parse};
 pub use schema::json_schema;
 pub use secret::Secret;
 pub use source::Source;
+pub use texts::{
+    AbsolutePath, Duration, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry, Sha256,
+    Sha512, SysctlName, UnitName, VariableName, WebUrl,
+};
 pub use values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
     HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED, Reservation,

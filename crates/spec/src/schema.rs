@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::catalog::{Field, Flag, Schema};
 use crate::complete::{CompleteCluster, CompleteGroup};
 use crate::document::API_VERSION;
-use crate::items::Name;
 use crate::record::{Record, SpecValue, record_schema};
+use crate::texts::Name;
 use crate::values::ClusterName;
 
 /// JSON schema (draft 2020-12) of a spec file: each of its documents is a Cluster or a NodeGroup.

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
-use crate::runtime::CONTAINERD_UNIT;
 use crate::kubelet::ARGUMENTS_VARIABLE;
+use crate::runtime::CONTAINERD_UNIT;
 
 /// What a change takes to have its effect, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -116,7 +116,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::RuntimeConfig, "state", NewMachine, "running containers are known in the other folder only"),
     (Subject::RuntimeConfig, "", RestartRuntime, "containerd reads its configuration when it starts"),
     (Subject::RegistryHosts, "", None, "containerd reads it for each pull"),
-    (Subject::RuntimeUnit, "", RestartRuntime, "it is how containerd is started"),
+    (Subject::RuntimeUnit, "", RestartRuntime, "it is how the container runtime is started"),
 
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "nodeName", None, "it is how the pod network finds the node, which has its name already"),
@@ -142,15 +142,18 @@ pub(super) fn subject_of(path: &str, old: &Bundle, new: &Bundle) -> Subject {
         let unit = rest.split('/').next().unwrap_or_default().trim_end_matches(".d");
         return match unit {
             _ if either(&|bundle| bundle.join.kubelet_unit == unit) => Subject::KubeletUnit,
-            CONTAINERD_UNIT => Subject::RuntimeUnit,
+            CONTAINERD_UNIT | "crio.service" | "docker.service" => Subject::RuntimeUnit,
             _ => Subject::OtherUnit,
         };
     }
     let folders = [
         ("/etc/containerd/certs.d/", Subject::RegistryHosts),
         ("/etc/containerd/", Subject::RuntimeConfig),
+        ("/etc/containers/", Subject::RuntimeConfig),
+        ("/etc/crio/", Subject::RuntimeConfig),
         ("/etc/kubernetes/manifests/", Subject::StaticPod),
         ("/etc/kubernetes/", Subject::KubernetesFile),
+        ("/etc/eksctl/", Subject::KubernetesFile),
         ("/var/lib/kubelet/", Subject::KubernetesFile),
         ("/etc/cni/", Subject::PodNetwork),
         (crate::network::NETWORK_SETTINGS_PATH, Subject::PodNetwork),

@@ -9,14 +9,16 @@ use super::{Check, control_plane, default, derived, from, lists, or_default, our
 use crate::catalog;
 use crate::complete::{
     ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
-    CompleteNetworking, CompletePki, CompleteProxy, CompleteTectonic, CompleteTrust, DeliveryDefaults, JoinSpec,
-    NetworkingSpec, NodestrapDefaults, ProxySpec, StoreDefaults, TectonicSpec,
+    CompleteNetworking, CompletePki, CompleteProxy, CompleteTectonic, CompleteTrust, DeliveryDefaults,
+    DeliveryDefaultsSpec, JoinSpec, NetworkingSpec, NodestrapDefaults, ProxySpec, StoreDefaults, TectonicSpec,
+    TrustSpec,
 };
-use crate::items::{Addresses, ExecCredential, Line, Networks};
+use crate::items::{Addresses, ExecCredential, Networks};
 use crate::no_proxy::{NoProxyInputs, no_proxy};
 use crate::origin::{Origin, Setting};
 use crate::record::Written;
 use crate::syntax;
+use crate::texts::Line;
 use crate::values::{CertificatePem, ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
 
 /// 10.96.0.0/12.
@@ -29,7 +31,9 @@ const POD_NETWORK_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00
 pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, check: &Check<'_>) -> CompleteCluster {
     let layout = or_default(&spec.layout, || Layout::Nodestrap, "nodestrap's own paths");
     let kubernetes_version = spec.kubernetes_version.clone().unwrap_or_else(|| match layout.value {
-        Layout::Tectonic => default(catalog::release_of_tectonic_seeds().newest, "the release that the layout tectonic was made for"),
+        Layout::Tectonic => {
+            default(catalog::release_of_tectonic_seeds().newest, "the release that the layout tectonic was made for")
+        }
         _ => default(catalog::newest_kubernetes(), "the newest release that this version of nodestrap knows"),
     });
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
@@ -60,14 +64,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         api_server: spec.api_server.clone(),
         join: complete_join(&spec.join, name, layout.value, check),
         proxy: complete_proxy(&spec.proxy, spec, &networking, provider.value),
-        trust: CompleteTrust {
-            certificate_authorities: or_default(
-                &spec.trust.certificate_authorities,
-                Vec::new,
-                "only what the image trusts",
-            ),
-            keyrings: or_default(&spec.trust.keyrings, Vec::new, "no signatures are relied on"),
-        },
+        trust: complete_trust(&spec.trust),
         registry_mirrors: or_default(&spec.registry_mirrors, BTreeMap::new, "images come from their own registries"),
         ntp_servers: or_default(&spec.ntp_servers, Vec::new, "the time servers of the image"),
         sysctls: or_default(&spec.sysctls, BTreeMap::new, "what nodestrap needs is set by group"),
@@ -76,21 +73,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         hooks: or_default(&spec.hooks, Vec::new, NONE),
         units: or_default(&spec.units, Vec::new, NONE),
         additional_user_data: or_default(&spec.additional_user_data, Vec::new, NONE),
-        delivery: DeliveryDefaults {
-            format: spec.delivery.format.clone(),
-            compression: spec.delivery.compression.clone(),
-            nodestrap: NodestrapDefaults {
-                installation: spec.delivery.nodestrap.installation.clone(),
-                path: spec.delivery.nodestrap.path.clone(),
-                urls: spec.delivery.nodestrap.urls.clone(),
-                sha256: spec.delivery.nodestrap.sha256.clone(),
-                sha512: spec.delivery.nodestrap.sha512.clone(),
-            },
-            store: StoreDefaults {
-                urls: spec.delivery.store.urls.clone(),
-                certificate_authority: spec.delivery.store.certificate_authority.clone(),
-            },
-        },
+        delivery: delivery_defaults(&spec.delivery),
         pki: CompletePki { folder: spec.pki.folder.clone() },
         kube_apiserver: control_plane::complete_apiserver(&parts, check),
         kube_controller_manager: control_plane::complete_controller_manager(&parts, check),
@@ -115,6 +98,32 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         kubernetes_version,
         provider,
         layout,
+    }
+}
+
+/// As the user wrote it: what is left out is decided by group.
+fn delivery_defaults(spec: &DeliveryDefaultsSpec) -> DeliveryDefaults {
+    DeliveryDefaults {
+        format: spec.format.clone(),
+        compression: spec.compression.clone(),
+        nodestrap: NodestrapDefaults {
+            installation: spec.nodestrap.installation.clone(),
+            path: spec.nodestrap.path.clone(),
+            urls: spec.nodestrap.urls.clone(),
+            sha256: spec.nodestrap.sha256.clone(),
+            sha512: spec.nodestrap.sha512.clone(),
+        },
+        store: StoreDefaults {
+            urls: spec.store.urls.clone(),
+            certificate_authority: spec.store.certificate_authority.clone(),
+        },
+    }
+}
+
+fn complete_trust(spec: &TrustSpec) -> CompleteTrust {
+    CompleteTrust {
+        certificate_authorities: or_default(&spec.certificate_authorities, Vec::new, "only what the image trusts"),
+        keyrings: or_default(&spec.keyrings, Vec::new, "no signatures are relied on"),
     }
 }
 
@@ -143,6 +152,40 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
     }
 }
 
+/// An address belongs to one thing only.
+fn check_networks(
+    pod_cidrs: &Setting<Networks>,
+    service_cidrs: &Setting<Networks>,
+    cluster_dns: &Setting<Addresses>,
+    check: &Check<'_>,
+) {
+    for pods in &pod_cidrs.value.0 {
+        for services in &service_cidrs.value.0 {
+            if pods.contains(services) || services.contains(pods) {
+                let origin = [&pod_cidrs.origin, &service_cidrs.origin]
+                    .into_iter()
+                    .find(|origin| matches!(origin, Origin::User(_)));
+                check.report(
+                    origin,
+                    format!("the network of pods {pods} and that of services {services} overlap"),
+                    "an address can belong to one of them only: choose networks apart",
+                );
+            }
+        }
+    }
+    if let Origin::User(_) = cluster_dns.origin {
+        for address in &cluster_dns.value.0 {
+            if pod_cidrs.value.0.iter().any(|pods| pods.contains(address)) {
+                check.report(
+                    Some(&cluster_dns.origin),
+                    format!("{address} is an address of a pod, which changes"),
+                    "write the address of the DNS service, in serviceCIDRs",
+                );
+            }
+        }
+    }
+}
+
 /// A control plane and its nodes believe in one authority.
 fn check_authority(spec: &ClusterSpec, check: &Check<'_>) {
     let Some(folder) = &spec.pki.folder else { return };
@@ -156,7 +199,10 @@ fn check_authority(spec: &ClusterSpec, check: &Check<'_>) {
         }
         _ => check.report(
             Some(&trusted.origin),
-            format!("this is not the authority of the control plane, which is pki/ca.crt in \"{}\"", folder.value.path()),
+            format!(
+                "this is not the authority of the control plane, which is pki/ca.crt in \"{}\"",
+                folder.value.path()
+            ),
             format!("write {{file: {}/pki/ca.crt}}", folder.value.path().trim_end_matches('/')),
         ),
     }
@@ -183,31 +229,7 @@ fn complete_networking(spec: &NetworkingSpec, layout: Layout, check: &Check<'_>)
             "one network for pods of each family that services have",
         )
     });
-    for pods in &pod_cidrs.value.0 {
-        for services in &service_cidrs.value.0 {
-            if pods.contains(services) || services.contains(pods) {
-                let origin = [&pod_cidrs.origin, &service_cidrs.origin]
-                    .into_iter()
-                    .find(|origin| matches!(origin, Origin::User(_)));
-                check.report(
-                    origin,
-                    format!("the network of pods {pods} and that of services {services} overlap"),
-                    "an address can belong to one of them only: choose networks apart",
-                );
-            }
-        }
-    }
-    if let Origin::User(_) = cluster_dns.origin {
-        for address in &cluster_dns.value.0 {
-            if pod_cidrs.value.0.iter().any(|pods| pods.contains(address)) {
-                check.report(
-                    Some(&cluster_dns.origin),
-                    format!("{address} is an address of a pod, which changes"),
-                    "write the address of the DNS service, in serviceCIDRs",
-                );
-            }
-        }
-    }
+    check_networks(&pod_cidrs, &service_cidrs, &cluster_dns, check);
     CompleteNetworking {
         pod_network: spec.pod_network.clone().unwrap_or_else(|| match layout {
             Layout::Nodestrap => {

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Check, default, derived, from, or_default, ours, overlay, release};
+use crate::catalog::Component;
 use crate::complete::{
     ClusterSpec, CompleteEtcd, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
     CompleteKubeScheduler, CompleteNetworking, ConfigTree,
 };
-use crate::catalog::Component;
 use crate::config;
-use crate::items::{Image, Line, Name};
 use crate::origin::Setting;
+use crate::texts::{Image, Line, Name};
 use crate::values::{ApiServerUrl, ClusterName, DomainName, KubeVersion};
 
 pub(super) struct Inputs<'a> {
@@ -27,7 +27,6 @@ pub(super) struct Inputs<'a> {
 }
 
 type FlagMap = BTreeMap<String, Setting<String>>;
-
 
 fn image(given: &Option<Setting<Image>>, inputs: &Inputs<'_>, name: &str, tag: &str) -> Setting<Image> {
     given.clone().unwrap_or_else(|| {
@@ -48,9 +47,7 @@ fn joined<T: ToString>(items: &[T]) -> String {
 }
 
 fn defaults(list: &[(&str, &str, &'static str)]) -> FlagMap {
-    list.iter()
-        .map(|(name, value, reason)| ((*name).to_owned(), default((*value).to_owned(), reason)))
-        .collect()
+    list.iter().map(|(name, value, reason)| ((*name).to_owned(), default((*value).to_owned(), reason))).collect()
 }
 
 fn set(flags: &mut FlagMap, name: &str, setting: Setting<String>) {
@@ -75,9 +72,7 @@ struct Family {
 impl Family {
     fn of(inputs: &Inputs<'_>) -> Self {
         match inputs.networking.service_cidrs.value.0.first() {
-            Some(network) if network.addr().is_ipv6() => {
-                Self { loopback: "[::1]", any: "[::]", host: "[$(HOST_IP)]" }
-            }
+            Some(network) if network.addr().is_ipv6() => Self { loopback: "[::1]", any: "[::]", host: "[$(HOST_IP)]" },
             _ => Self { loopback: "127.0.0.1", any: "0.0.0.0", host: "$(HOST_IP)" },
         }
     }
@@ -103,58 +98,52 @@ fn pod_networks(inputs: &Inputs<'_>) -> Setting<String> {
     )
 }
 
+/// Flags of the API server that depend on nothing, each with its reason.
+const APISERVER: &[(&str, &str, &str)] = &[
+    ("advertise-address", "$(HOST_IP)", "the address of the node, as its kubelet knows it"),
+    ("allow-privileged", "true", "networks and storage run as privileged pods"),
+    ("authorization-mode", "Node,RBAC", "kubelets may touch their own objects only; everybody else by role"),
+    ("client-ca-file", "/etc/kubernetes/pki/ca.crt", "clients show certificates of the cluster's own authority"),
+    ("enable-admission-plugins", "NodeRestriction", "kubelets may change their own node and pods only"),
+    ("enable-bootstrap-token-auth", "true", "nodes join with tokens"),
+    ("etcd-cafile", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
+    ("etcd-certfile", "/etc/kubernetes/pki/apiserver-etcd-client.crt", "etcd believes this client only"),
+    ("etcd-keyfile", "/etc/kubernetes/pki/apiserver-etcd-client.key", "etcd believes this client only"),
+    ("kubelet-client-certificate", "/etc/kubernetes/pki/apiserver-kubelet-client.crt", "kubelets believe this client"),
+    ("kubelet-client-key", "/etc/kubernetes/pki/apiserver-kubelet-client.key", "kubelets believe this client"),
+    (
+        "kubelet-preferred-address-types",
+        "InternalIP,ExternalIP,Hostname",
+        "addresses work where names of nodes are not in DNS",
+    ),
+    ("proxy-client-cert-file", "/etc/kubernetes/pki/front-proxy-client.crt", "extension servers believe this client"),
+    ("proxy-client-key-file", "/etc/kubernetes/pki/front-proxy-client.key", "extension servers believe this client"),
+    ("requestheader-allowed-names", "front-proxy-client", "nobody else may say who a request is from"),
+    (
+        "requestheader-client-ca-file",
+        "/etc/kubernetes/pki/front-proxy-ca.crt",
+        "an authority of its own, so that no other certificate passes",
+    ),
+    ("requestheader-extra-headers-prefix", "X-Remote-Extra-", "the names that Kubernetes' own servers use"),
+    ("requestheader-group-headers", "X-Remote-Group", "the names that Kubernetes' own servers use"),
+    ("requestheader-username-headers", "X-Remote-User", "the names that Kubernetes' own servers use"),
+    ("service-account-key-file", "/etc/kubernetes/pki/sa.pub", "checks the tokens of service accounts"),
+    ("service-account-signing-key-file", "/etc/kubernetes/pki/sa.key", "signs the tokens of service accounts"),
+    ("tls-cert-file", "/etc/kubernetes/pki/apiserver.crt", "its own certificate"),
+    ("tls-private-key-file", "/etc/kubernetes/pki/apiserver.key", "its own key"),
+];
+
 pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteKubeApiserver {
     let spec = &inputs.spec.kube_apiserver;
-    let mut flags = defaults(&[
-        ("advertise-address", "$(HOST_IP)", "the address of the node, as its kubelet knows it"),
-        ("allow-privileged", "true", "networks and storage run as privileged pods"),
-        ("authorization-mode", "Node,RBAC", "kubelets may touch their own objects only; everybody else by role"),
-        ("client-ca-file", "/etc/kubernetes/pki/ca.crt", "clients show certificates of the cluster's own authority"),
-        ("enable-admission-plugins", "NodeRestriction", "kubelets may change their own node and pods only"),
-        ("enable-bootstrap-token-auth", "true", "nodes join with tokens"),
-        ("etcd-cafile", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
-        ("etcd-certfile", "/etc/kubernetes/pki/apiserver-etcd-client.crt", "etcd believes this client only"),
-        ("etcd-keyfile", "/etc/kubernetes/pki/apiserver-etcd-client.key", "etcd believes this client only"),
-        (
-            "kubelet-client-certificate",
-            "/etc/kubernetes/pki/apiserver-kubelet-client.crt",
-            "kubelets believe this client",
-        ),
-        ("kubelet-client-key", "/etc/kubernetes/pki/apiserver-kubelet-client.key", "kubelets believe this client"),
-        (
-            "kubelet-preferred-address-types",
-            "InternalIP,ExternalIP,Hostname",
-            "addresses work where names of nodes are not in DNS",
-        ),
-        (
-            "proxy-client-cert-file",
-            "/etc/kubernetes/pki/front-proxy-client.crt",
-            "extension servers believe this client",
-        ),
-        (
-            "proxy-client-key-file",
-            "/etc/kubernetes/pki/front-proxy-client.key",
-            "extension servers believe this client",
-        ),
-        ("requestheader-allowed-names", "front-proxy-client", "nobody else may say who a request is from"),
-        (
-            "requestheader-client-ca-file",
-            "/etc/kubernetes/pki/front-proxy-ca.crt",
-            "an authority of its own, so that no other certificate passes",
-        ),
-        ("requestheader-extra-headers-prefix", "X-Remote-Extra-", "the names that Kubernetes' own servers use"),
-        ("requestheader-group-headers", "X-Remote-Group", "the names that Kubernetes' own servers use"),
-        ("requestheader-username-headers", "X-Remote-User", "the names that Kubernetes' own servers use"),
-        ("service-account-key-file", "/etc/kubernetes/pki/sa.pub", "checks the tokens of service accounts"),
-        ("service-account-signing-key-file", "/etc/kubernetes/pki/sa.key", "signs the tokens of service accounts"),
-        ("tls-cert-file", "/etc/kubernetes/pki/apiserver.crt", "its own certificate"),
-        ("tls-private-key-file", "/etc/kubernetes/pki/apiserver.key", "its own key"),
-    ]);
+    let mut flags = defaults(APISERVER);
     let family = Family::of(inputs);
     set(
         &mut flags,
         "etcd-servers",
-        family.setting(format!("https://{}:2379", family.loopback), "each API server talks to the member on its own node"),
+        family.setting(
+            format!("https://{}:2379", family.loopback),
+            "each API server talks to the member on its own node",
+        ),
     );
     let port = inputs.api_server.value.port();
     set(
@@ -180,29 +169,33 @@ pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> Complete
     }
 }
 
+const CONTROLLER_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/controller-manager.conf";
+
+/// Flags of the controller manager that depend on nothing.
+const CONTROLLER_MANAGER: &[(&str, &str, &str)] = &[
+    ("allocate-node-cidrs", "true", "each node gets a range for its pods"),
+    ("authentication-kubeconfig", CONTROLLER_MANAGER_KUBECONFIG, "who asks for metrics is checked by the API server"),
+    ("authorization-kubeconfig", CONTROLLER_MANAGER_KUBECONFIG, "who asks for metrics is checked by the API server"),
+    ("bind-address", "127.0.0.1", "nobody outside needs it"),
+    ("client-ca-file", "/etc/kubernetes/pki/ca.crt", "clients show certificates of the cluster's own authority"),
+    ("cluster-signing-cert-file", "/etc/kubernetes/pki/ca.crt", "signs the certificates of kubelets"),
+    ("cluster-signing-key-file", "/etc/kubernetes/pki/ca.key", "signs the certificates of kubelets"),
+    ("controllers", "*,bootstrapsigner,tokencleaner", "nodes join with tokens, which need these two besides"),
+    ("kubeconfig", CONTROLLER_MANAGER_KUBECONFIG, "its own identity"),
+    ("leader-elect", "true", "of several one is at work"),
+    (
+        "requestheader-client-ca-file",
+        "/etc/kubernetes/pki/front-proxy-ca.crt",
+        "an authority of its own, so that no other certificate passes",
+    ),
+    ("root-ca-file", "/etc/kubernetes/pki/ca.crt", "pods get it, to know the API server"),
+    ("service-account-private-key-file", "/etc/kubernetes/pki/sa.key", "signs the tokens of service accounts"),
+    ("use-service-account-credentials", "true", "each controller has only the rights that it needs"),
+];
+
 pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteKubeControllerManager {
-    const KUBECONFIG: &str = "/etc/kubernetes/controller-manager.conf";
     let spec = &inputs.spec.kube_controller_manager;
-    let mut flags = defaults(&[
-        ("allocate-node-cidrs", "true", "each node gets a range for its pods"),
-        ("authentication-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
-        ("authorization-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
-        ("bind-address", "127.0.0.1", "nobody outside needs it"),
-        ("client-ca-file", "/etc/kubernetes/pki/ca.crt", "clients show certificates of the cluster's own authority"),
-        ("cluster-signing-cert-file", "/etc/kubernetes/pki/ca.crt", "signs the certificates of kubelets"),
-        ("cluster-signing-key-file", "/etc/kubernetes/pki/ca.key", "signs the certificates of kubelets"),
-        ("controllers", "*,bootstrapsigner,tokencleaner", "nodes join with tokens, which need these two besides"),
-        ("kubeconfig", KUBECONFIG, "its own identity"),
-        ("leader-elect", "true", "of several one is at work"),
-        (
-            "requestheader-client-ca-file",
-            "/etc/kubernetes/pki/front-proxy-ca.crt",
-            "an authority of its own, so that no other certificate passes",
-        ),
-        ("root-ca-file", "/etc/kubernetes/pki/ca.crt", "pods get it, to know the API server"),
-        ("service-account-private-key-file", "/etc/kubernetes/pki/sa.key", "signs the tokens of service accounts"),
-        ("use-service-account-credentials", "true", "each controller has only the rights that it needs"),
-    ]);
+    let mut flags = defaults(CONTROLLER_MANAGER);
     set(&mut flags, "cluster-cidr", pod_networks(inputs));
     set(
         &mut flags,
@@ -229,11 +222,7 @@ pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> Comp
         flags.remove("config");
     }
     let mut tree = ConfigTree::new();
-    config::insert(
-        &mut tree,
-        &["clientConnection", "kubeconfig"],
-        default(json!(KUBECONFIG), "its own identity"),
-    );
+    config::insert(&mut tree, &["clientConnection", "kubeconfig"], default(json!(KUBECONFIG), "its own identity"));
     config::insert(&mut tree, &["leaderElection", "leaderElect"], default(json!(true), "of several one is at work"));
     CompleteKubeScheduler {
         image: component_image(&spec.image, inputs, "kube-scheduler"),
@@ -241,6 +230,20 @@ pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> Comp
         flags: laid_over(flags, &spec.flags, inputs, Component::KubeScheduler),
     }
 }
+
+/// Flags of etcd that depend on nothing.
+const ETCD: &[(&str, &str, &str)] = &[
+    ("cert-file", "/etc/kubernetes/pki/etcd/server.crt", "its own certificate"),
+    ("client-cert-auth", "true", "only clients with a certificate of etcd's authority"),
+    ("key-file", "/etc/kubernetes/pki/etcd/server.key", "its own key"),
+    ("name", "$(NODE_NAME)", "members are called as their nodes are"),
+    ("peer-cert-file", "/etc/kubernetes/pki/etcd/peer.crt", "its own certificate towards other members"),
+    ("peer-client-cert-auth", "true", "only members with a certificate of etcd's authority"),
+    ("peer-key-file", "/etc/kubernetes/pki/etcd/peer.key", "its own key towards other members"),
+    ("peer-trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
+    ("snapshot-count", "10000", "what kubeadm sets: bounded memory, quick restarts"),
+    ("trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
+];
 
 pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd {
     let spec = &inputs.spec.etcd;
@@ -255,18 +258,7 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
             "names that are used inside the cluster's network only",
         )
     });
-    let mut flags = defaults(&[
-        ("cert-file", "/etc/kubernetes/pki/etcd/server.crt", "its own certificate"),
-        ("client-cert-auth", "true", "only clients with a certificate of etcd's authority"),
-        ("key-file", "/etc/kubernetes/pki/etcd/server.key", "its own key"),
-        ("name", "$(NODE_NAME)", "members are called as their nodes are"),
-        ("peer-cert-file", "/etc/kubernetes/pki/etcd/peer.crt", "its own certificate towards other members"),
-        ("peer-client-cert-auth", "true", "only members with a certificate of etcd's authority"),
-        ("peer-key-file", "/etc/kubernetes/pki/etcd/peer.key", "its own key towards other members"),
-        ("peer-trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
-        ("snapshot-count", "10000", "what kubeadm sets: bounded memory, quick restarts"),
-        ("trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
-    ]);
+    let mut flags = defaults(ETCD);
     let family = Family::of(inputs);
     for (name, value, rule) in [
         (
@@ -294,25 +286,7 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         "initial-cluster-token",
         derived(inputs.cluster_name.value.to_string(), from("cluster.name"), "members of two clusters never mix"),
     );
-    let (peer, cluster) = match members.value.as_slice() {
-        [] => (format!("https://{}:2380", family.host), format!("$(NODE_NAME)=https://{}:2380", family.host)),
-        members => {
-            let member = |name: &str| format!("https://{name}.{}:2380", domain.value);
-            let all: Vec<String> = members.iter().map(|name| format!("{name}={}", member(name.as_str()))).collect();
-            (member("$(NODE_NAME)"), all.join(","))
-        }
-    };
-    let membership = vec!["cluster.etcd.members".to_owned(), "cluster.etcd.domain".to_owned()];
-    set(
-        &mut flags,
-        "initial-advertise-peer-urls",
-        derived(peer, membership.clone(), "a name that stays when the address of a node changes"),
-    );
-    set(
-        &mut flags,
-        "initial-cluster",
-        derived(cluster, membership, "a fixed set of names, so that nobody has to manage membership"),
-    );
+    add_membership(&mut flags, &members.value, &domain.value, &family);
     CompleteEtcd {
         image: image(&spec.image, inputs, "etcd", release(inputs.version.value).etcd_version),
         members,
@@ -320,6 +294,29 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         data_folder,
         flags: laid_over(flags, &spec.flags, inputs, Component::Etcd),
     }
+}
+
+/// A fixed set of names, or a cluster of one.
+fn add_membership(flags: &mut FlagMap, members: &[Name], domain: &DomainName, family: &Family) {
+    let (peer, cluster) = match members {
+        [] => (format!("https://{}:2380", family.host), format!("$(NODE_NAME)=https://{}:2380", family.host)),
+        members => {
+            let member = |name: &str| format!("https://{name}.{}:2380", domain);
+            let all: Vec<String> = members.iter().map(|name| format!("{name}={}", member(name.as_str()))).collect();
+            (member("$(NODE_NAME)"), all.join(","))
+        }
+    };
+    let membership = vec!["cluster.etcd.members".to_owned(), "cluster.etcd.domain".to_owned()];
+    set(
+        flags,
+        "initial-advertise-peer-urls",
+        derived(peer, membership.clone(), "a name that stays when the address of a node changes"),
+    );
+    set(
+        flags,
+        "initial-cluster",
+        derived(cluster, membership, "a fixed set of names, so that nobody has to manage membership"),
+    );
 }
 
 pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeProxy {
@@ -333,11 +330,8 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
     let pods = pod_networks(inputs);
     put(&["clusterCIDR"], Setting { value: json!(pods.value), origin: pods.origin });
     put(&["mode"], default(json!("iptables"), "works with every kernel that Kubernetes supports"));
-    let mut flags = defaults(&[(
-        "config",
-        "/etc/kubernetes/kube-proxy.yaml",
-        "nodestrap writes kubeProxy.config to this file",
-    )]);
+    let mut flags =
+        defaults(&[("config", "/etc/kubernetes/kube-proxy.yaml", "nodestrap writes kubeProxy.config to this file")]);
     set(
         &mut flags,
         "hostname-override",
@@ -350,4 +344,3 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
         flags: laid_over(flags, &spec.flags, inputs, Component::KubeProxy),
     }
 }
-

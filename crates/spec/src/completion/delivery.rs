@@ -6,8 +6,9 @@ use crate::complete::{
     CompleteDelivery, CompleteNodestrap, CompleteStore, DeliveryDefaults, DeliverySpec, NodestrapDefaults,
     NodestrapSpec,
 };
-use crate::items::{AdditionalUserData, WebUrl};
+use crate::items::AdditionalUserData;
 use crate::origin::{Origin, Setting};
+use crate::texts::WebUrl;
 use crate::values::{Compression, DeliveryFormat, Installation, Os};
 
 /// The group's word, or else the cluster's.
@@ -115,12 +116,7 @@ fn check_format(
     }
 }
 
-fn check_download(
-    nodestrap: &CompleteNodestrap,
-    format: DeliveryFormat,
-    origin: Option<&Origin>,
-    check: &Check<'_>,
-) {
+fn check_download(nodestrap: &CompleteNodestrap, format: DeliveryFormat, origin: Option<&Origin>, check: &Check<'_>) {
     if nodestrap.installation.value != Installation::Download {
         return;
     }

@@ -78,32 +78,7 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
             "pods search the cluster's domain",
         ),
     );
-    if inputs.traits.runtime == Runtime::CriO {
-        set(
-            &["containerRuntimeEndpoint"],
-            derived(json!("unix:///var/run/crio/crio.sock"), inputs.here("os"), "where CRI-O listens"),
-        );
-    }
-    if let Some(path) = inputs.traits.resolv_conf {
-        let rule = "the name servers themselves: the local resolver would ask itself in a circle";
-        set(&["resolvConf"], derived(json!(path), inputs.here("os"), rule));
-    }
-    if let Some(path) = inputs.traits.volume_plugins {
-        set(&["volumePluginDir"], derived(json!(path), inputs.here("os"), "the usual folder is read-only here"));
-    }
-    if cluster.join.exec.is_some() && inputs.role == Role::Worker {
-        let rule = "renewal would replace the credentials that the program gives by a certificate that nobody asked for";
-        set(&["rotateCertificates"], derived(json!(false), from("cluster.join.exec"), rule));
-    }
-    if inputs.os == Os::Al2 {
-        let rule = "this system has version 1 of cgroups, which newer kubelets refuse unless told";
-        if inputs.target.has_field("failCgroupV1") {
-            set(&["failCgroupV1"], derived(json!(false), inputs.here("os"), rule));
-        }
-        if cluster.layout.value == Layout::Eksctl {
-            set(&["cgroupDriver"], derived(json!("cgroupfs"), from("cluster.layout"), "what eksctl writes"));
-        }
-    }
+    add_what_the_system_needs(inputs, &mut ours);
     add_max_pods(inputs, &mut ours, check);
     let registered = inputs.taints.value.to_json(PLAIN);
     if !inputs.taints.value.0.is_empty() {
@@ -129,6 +104,39 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
         },
     );
     overlay(ours, user, check)
+}
+
+/// What follows from the operating system, and from how its nodes join.
+fn add_what_the_system_needs(inputs: &Inputs<'_>, tree: &mut ConfigTree) {
+    let cluster = inputs.cluster;
+    let mut set = |path: &[&str], setting: Setting<Value>| config::insert(tree, path, setting);
+    if inputs.traits.runtime == Runtime::CriO {
+        set(
+            &["containerRuntimeEndpoint"],
+            derived(json!("unix:///var/run/crio/crio.sock"), inputs.here("os"), "where CRI-O listens"),
+        );
+    }
+    if let Some(path) = inputs.traits.resolv_conf {
+        let rule = "the name servers themselves: the local resolver would ask itself in a circle";
+        set(&["resolvConf"], derived(json!(path), inputs.here("os"), rule));
+    }
+    if let Some(path) = inputs.traits.volume_plugins {
+        set(&["volumePluginDir"], derived(json!(path), inputs.here("os"), "the usual folder is read-only here"));
+    }
+    if cluster.join.exec.is_some() && inputs.role == Role::Worker {
+        let rule =
+            "renewal would replace the credentials that the program gives by a certificate that nobody asked for";
+        set(&["rotateCertificates"], derived(json!(false), from("cluster.join.exec"), rule));
+    }
+    if inputs.os == Os::Al2 {
+        let rule = "this system has version 1 of cgroups, which newer kubelets refuse unless told";
+        if inputs.target.has_field("failCgroupV1") {
+            set(&["failCgroupV1"], derived(json!(false), inputs.here("os"), rule));
+        }
+        if cluster.layout.value == Layout::Eksctl {
+            set(&["cgroupDriver"], derived(json!("cgroupfs"), from("cluster.layout"), "what eksctl writes"));
+        }
+    }
 }
 
 /// Taints have no secrets and no defaults of any release.
@@ -170,7 +178,11 @@ fn add_max_pods(inputs: &Inputs<'_>, tree: &mut ConfigTree, check: &Check<'_>) {
         let sources = [inputs.here("reservation"), inputs.here("machines.instanceType"), inputs.here("maxPods")];
         for (resource, quantity) in reserved.entries() {
             let rule = "what Kubernetes itself needs on a machine of this size with so many pods";
-            config::insert(tree, &["kubeReserved", resource], derived(json!(quantity.to_string()), sources.concat(), rule));
+            config::insert(
+                tree,
+                &["kubeReserved", resource],
+                derived(json!(quantity.to_string()), sources.concat(), rule),
+            );
         }
     } else if inputs.reservation.value == Reservation::Auto && inputs.instance.is_none() {
         check.report(
@@ -303,11 +315,7 @@ fn nodestrap_flags(inputs: &Inputs<'_>) -> FlagMap {
     }
     flags.extend([
         flag("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG, "what to join with; nodestrap writes this file"),
-        flag(
-            "kubeconfig",
-            KUBECONFIG,
-            "the kubelet writes it once it has its certificate, so it lies with its state",
-        ),
+        flag("kubeconfig", KUBECONFIG, "the kubelet writes it once it has its certificate, so it lies with its state"),
     ]);
     flags
 }

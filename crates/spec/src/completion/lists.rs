@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Check, default, derived};
-use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook, ModuleName};
+use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook};
 use crate::origin::{Origin, Setting};
+use crate::texts::ModuleName;
 
 /// What makes two items the same one.
 pub(super) trait Keyed: Clone + PartialEq {
@@ -95,11 +96,7 @@ fn report_twice<T: Keyed>(list: &Option<Setting<Vec<T>>>, what: &str, check: &Ch
     let Some(list) = list else { return };
     for (index, item) in list.value.iter().enumerate() {
         if list.value[..index].iter().any(|earlier| earlier.key() == item.key()) {
-            check.report(
-                Some(&list.origin),
-                format!("{what} \"{}\" is there twice", item.key()),
-                "remove one of them",
-            );
+            check.report(Some(&list.origin), format!("{what} \"{}\" is there twice", item.key()), "remove one of them");
         }
     }
 }
