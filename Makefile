@@ -4,9 +4,11 @@
 export NODESTRAP_CACHE ?= $(HOME)/.cache/nodestrap
 export CARGO_TARGET_DIR ?= $(NODESTRAP_CACHE)/target
 DENY_VERSION := 0.20.2
+FUZZ_VERSION := 0.13.2
+FUZZ := $(NODESTRAP_CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
 DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help claim try test setup lint unit booted lab bench dist install
+.PHONY: help claim try test setup lint unit booted lab bench dist install docs fuzz
 
 help:
 	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
@@ -16,7 +18,9 @@ help:
 	@echo 'make booted  the tests on booted nodes (root)'
 	@echo 'make lab     a real cluster to play with on this machine (root)'
 	@echo 'make bench   measure beside the peers (root)'
-	@echo 'make dist    the one static binary'
+	@echo 'make dist    the static binary, manual pages, completions, units and a Debian package, with checksums'
+	@echo 'make docs    the generated parts of docs/reference'
+	@echo 'make fuzz    feed everything that reads with anything (nightly Rust; FUZZ_SECONDS for each target)'
 
 claim:
 	@scripts/claim-target
@@ -49,7 +53,14 @@ bench: setup
 	NODESTRAP_BINARY=$$(scripts/build-dist) bench/run
 
 dist: claim
-	@scripts/build-dist
+	@scripts/package "$$(scripts/build-dist)" "$(CARGO_TARGET_DIR)/dist"
+
+docs: claim
+	cargo run --locked --quiet -p pages
+
+fuzz: FUZZ_SECONDS ?= 60
+fuzz: $(FUZZ)
+	PATH="$(dir $(FUZZ)):$$PATH" fuzz/run $(FUZZ_SECONDS)
 
 # As a package would: for images that are baked on this machine.
 install: DESTDIR ?= /
@@ -61,3 +72,7 @@ install: claim
 $(DENY):
 	@echo 'building cargo-deny $(DENY_VERSION) once, a few minutes'
 	CARGO_TARGET_DIR=$$(mktemp -d) cargo install --quiet --locked --root $(dir $(DENY))/.. cargo-deny@$(DENY_VERSION)
+
+$(FUZZ):
+	@echo 'building cargo-fuzz $(FUZZ_VERSION) once, a minute'
+	CARGO_TARGET_DIR=$$(mktemp -d) cargo install --quiet --locked --root $(dir $(FUZZ))/.. cargo-fuzz@$(FUZZ_VERSION)

@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Complete(CompleteArguments),
     /// Say where a value of the complete spec comes from.
     #[command(after_help = "Examples:\n  nodestrap explain examples/minimal.yaml cluster.networking.clusterDNS\n  \
-                      nodestrap explain examples/minimal.yaml maxPods\n  nodestrap explain examples/minimal.yaml")]
+                      nodestrap explain examples/minimal.yaml podNetwork\n  nodestrap explain examples/minimal.yaml")]
     Explain(ExplainArguments),
     /// Write what a node of a group receives, or show what would change on it.
     #[command(after_help = "Examples:\n  nodestrap render cluster.yaml --group workers > user-data\n  \
@@ -76,6 +76,19 @@ pub(crate) enum Command {
     /// Wait for this node's pod ranges and write its CNI configuration (run by nodestrap-network.service).
     #[command(hide = true)]
     Network(RootArguments),
+    /// Print the JSON schema of a spec, for editors.
+    #[command(after_help = "Examples:\n  nodestrap schema > nodestrap.schema.json\n  \
+                      and as the first line of a spec: # yaml-language-server: $schema=nodestrap.schema.json")]
+    Schema,
+    /// Print what a shell needs to complete the commands and options.
+    #[command(after_help = "Example:\n  nodestrap completions bash > nodestrap.bash")]
+    Completions(CompletionsArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionsArguments {
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Args)]

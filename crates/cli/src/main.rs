@@ -17,6 +17,7 @@ mod rendering;
 mod show;
 mod status;
 mod try_it;
+mod typing;
 
 use std::process::ExitCode;
 
@@ -52,5 +53,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),
+        Command::Schema => typing::schema(screen),
+        Command::Completions(arguments) => typing::completions(&arguments, screen),
     }
 }

@@ -43,7 +43,7 @@ fn ten_lines_are_a_spec() {
 fn the_full_example_is_a_spec() {
     let file = example("full.yaml").display().to_string();
     let ran = nodestrap(["check", &file, "-o", "json"]).expect(0);
-    assert_eq!(ran.json()["groups"], serde_json::json!(["general", "gpu"]));
+    assert_eq!(ran.json()["groups"], serde_json::json!(["general", "gpu", "packaged", "unpacked"]));
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn a_failed_render_leaves_nothing_behind() {
 #[test]
 fn a_group_that_is_not_there_names_those_that_are() {
     let file = example("full.yaml").display().to_string();
-    nodestrap(["render", &file, "--group", "gup"]).expect(2).says(&["'gup'", "'general' and 'gpu'"]);
-    nodestrap(["render", &file]).expect(2).says(&["--group", "general, gpu"]);
+    nodestrap(["render", &file, "--group", "gup"]).expect(2).says(&["'gup'", "'general'", "'gpu'"]);
+    nodestrap(["render", &file]).expect(2).says(&["--group", "general, gpu, packaged, unpacked"]);
     on_example("render", &["--group", "x"]).expect(2).says(&["'x'", "'workers'"]);
 }
 

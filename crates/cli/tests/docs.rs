@@ -9,11 +9,53 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 12] =
-    ["try", "check", "complete", "explain", "render", "pki", "plan", "apply", "status", "timeline", "gate", "network"];
+const COMMANDS: [&str; 14] = [
+    "try",
+    "check",
+    "complete",
+    "explain",
+    "render",
+    "pki",
+    "plan",
+    "apply",
+    "status",
+    "timeline",
+    "gate",
+    "network",
+    "schema",
+    "completions",
+];
 
 fn document(name: &str) -> String {
     text(repository().join("docs").join(name))
+}
+
+#[test]
+fn the_generated_parts_are_what_the_code_says() {
+    for (name, generated) in pages::reference(&text(example("minimal.yaml"))).unwrap() {
+        let written = document(&format!("reference/{name}"));
+        let wanted = pages::with_generated(&written, &generated).expect("it has marks");
+        assert!(written == wanted, "docs/reference/{name} is out of date; to write it again: cargo run -p pages");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page_that_man_can_read() {
+    let pages = pages::manual();
+    for command in COMMANDS.iter().filter(|command| !["gate", "network"].contains(command)) {
+        assert!(pages.iter().any(|(name, _)| *name == format!("nodestrap-{command}.1")), "{command}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in &pages {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        if support::can_run("groff") {
+            let mut groff = program("groff");
+            groff.args(["-man", "-Kutf8", "-Tutf8", "-ww", "-z"]).arg(&path);
+            let ran = finish(groff).expect(0);
+            assert_eq!(ran.err, "", "{name}");
+        }
+    }
 }
 
 /// Mappings whose keys are the user's, not ours.

@@ -1,5 +1,6 @@
 //! What is wrong with the input, where, and how it is shown.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// One mistake of the user. It can be shown without the source: `source` is the line, with secrets already hidden.
@@ -55,6 +56,7 @@ fn render_mistake(text: &mut String, mistake: &Mistake, colour: Colour) {
     let line_number = line.to_string();
     let margin = " ".repeat(line_number.len());
     let bar = paint("|", BLUE, colour);
+    let message = shorten(message);
     let _ = writeln!(text, "{}{}", paint("error", RED, colour), paint(&format!(": {message}"), BOLD, colour));
     let _ = writeln!(text, "{margin}{} {file}:{line}:{column}", paint("-->", BLUE, colour));
     if !mistake.source.trim().is_empty() {
@@ -65,7 +67,16 @@ fn render_mistake(text: &mut String, mistake: &Mistake, colour: Colour) {
         let _ = writeln!(text, "{margin} {bar} {}{}", " ".repeat(view.start), paint(&underline, RED, colour));
     }
     if let Some(advice) = &mistake.advice {
-        let _ = writeln!(text, "{margin} {} {advice}", paint("= help:", BLUE, colour));
+        let _ = writeln!(text, "{margin} {} {}", paint("= help:", BLUE, colour), shorten(advice));
+    }
+}
+
+/// Messages quote what the user wrote, which may be a whole file.
+fn shorten(text: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 1000;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
     }
 }
 

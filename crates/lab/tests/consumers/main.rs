@@ -9,5 +9,6 @@ mod containerd;
 mod flags;
 mod gce;
 mod ignition;
+mod schema;
 mod support;
 mod units;
