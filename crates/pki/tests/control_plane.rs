@@ -94,7 +94,9 @@ fn there_is_every_file_that_kubeadm_would_make_and_keys_are_for_their_owner_only
     let mut expected: Vec<String> =
         pairs.iter().flat_map(|stem| ["key", "crt"].map(|ending| format!("pki/{stem}.{ending}"))).collect();
     expected.extend(["pki/sa.key", "pki/sa.pub"].map(str::to_owned));
-    expected.extend(["admin", "super-admin", "controller-manager", "scheduler", "kube-proxy"].map(|name| format!("{name}.conf")));
+    expected.extend(
+        ["admin", "super-admin", "controller-manager", "scheduler", "kube-proxy"].map(|name| format!("{name}.conf")),
+    );
     expected.extend(["cp-1", "cp-2"].map(|node| format!("nodes/{node}/kubelet.conf")));
     assert_eq!(files.iter().map(|file| file.path.clone()).collect::<Vec<_>>(), expected);
     assert_eq!(wanted().paths().unwrap(), expected);

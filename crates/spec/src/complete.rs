@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::items::{
     AbsolutePath, AdditionalUserData, Addresses, Archive, ExecCredential, ExtraUnit, FileAsset, Hook, Host, Image,
-    InstanceTypeName, Keyring, Labels, Line, MaxPods, ModuleName, Name, Networks, NoProxyEntry, Package, SecretText, Sha256, Sha512,
-    SysctlName, Taints, TrustedAuthority, WebUrl,
+    InstanceTypeName, Keyring, Labels, Line, MaxPods, ModuleName, Name, Networks, NoProxyEntry, Package, SecretText,
+    Sha256, Sha512, SysctlName, Taints, TrustedAuthority, WebUrl,
 };
 use crate::origin::Setting;
 use crate::record::{
-    Case, Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet, Leaf,
-    Maybe, Nested, Required, RequiredNested, record,
+    Case, Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet,
+    Leaf, Maybe, Nested, Required, RequiredNested, record,
 };
 use crate::values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
@@ -272,35 +272,35 @@ macro_rules! static_pod {
 }
 
 static_pod!("kubeApiserver", /// The API server.
-    KubeApiserverSpec => CompleteKubeApiserver of KubeApiserver {
-        /// Names that the API server has in DNS inside the network (annotation for the DNS controller).
-        internal_name: Maybe<DomainName> = "internalName",
-        /// Names that the API server has in DNS for the world.
-        external_name: Maybe<DomainName> = "externalName",
-    });
+KubeApiserverSpec => CompleteKubeApiserver of KubeApiserver {
+    /// Names that the API server has in DNS inside the network (annotation for the DNS controller).
+    internal_name: Maybe<DomainName> = "internalName",
+    /// Names that the API server has in DNS for the world.
+    external_name: Maybe<DomainName> = "externalName",
+});
 static_pod!("kubeControllerManager", /// The controller manager.
     KubeControllerManagerSpec => CompleteKubeControllerManager of KubeControllerManager);
 static_pod!("kubeScheduler", /// The scheduler.
-    KubeSchedulerSpec => CompleteKubeScheduler of KubeScheduler {
-        /// Any field of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
-        config: Config<KubeScheduler> = "config",
-    });
+KubeSchedulerSpec => CompleteKubeScheduler of KubeScheduler {
+    /// Any field of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
+    config: Config<KubeScheduler> = "config",
+});
 static_pod!("etcd", /// etcd.
-    EtcdSpec => CompleteEtcd of Etcd {
-        /// Names of the nodes that are members. Default: each node is a cluster of its own.
-        members: Leaf<Vec<Name>> = "members",
-        /// Members are reached as MEMBER.DOMAIN. Default: internal. and the name of the cluster.
-        domain: Leaf<DomainName> = "domain",
-        /// Where the data lies.
-        data_folder: Leaf<AbsolutePath> = "dataFolder",
-    });
+EtcdSpec => CompleteEtcd of Etcd {
+    /// Names of the nodes that are members. Default: each node is a cluster of its own.
+    members: Leaf<Vec<Name>> = "members",
+    /// Members are reached as MEMBER.DOMAIN. Default: internal. and the name of the cluster.
+    domain: Leaf<DomainName> = "domain",
+    /// Where the data lies.
+    data_folder: Leaf<AbsolutePath> = "dataFolder",
+});
 static_pod!("kubeProxy", /// The service proxy.
-    KubeProxySpec => CompleteKubeProxy of KubeProxy {
-        /// The kubeconfig of the user system:kube-proxy; the static pod is there only if this is.
-        kubeconfig: Maybe<SecretText> = "kubeconfig",
-        /// Any field of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1).
-        config: Config<KubeProxy> = "config",
-    });
+KubeProxySpec => CompleteKubeProxy of KubeProxy {
+    /// The kubeconfig of the user system:kube-proxy; the static pod is there only if this is.
+    kubeconfig: Maybe<SecretText> = "kubeconfig",
+    /// Any field of KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1).
+    config: Config<KubeProxy> = "config",
+});
 
 record!(
     "dnsController",

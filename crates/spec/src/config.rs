@@ -44,13 +44,7 @@ fn is_version_2(node: &Node) -> bool {
 }
 
 /// Decodes what can be decoded and reports the rest, also what the version of `target` does not have.
-fn decode_config(
-    drafts: &Drafts<'_>,
-    node: &Node,
-    fields: &[Field],
-    what: &str,
-    target: Target,
-) -> Option<ConfigTree> {
+fn decode_config(drafts: &Drafts<'_>, node: &Node, fields: &[Field], what: &str, target: Target) -> Option<ConfigTree> {
     Some(decode_object(drafts, drafts.entries(node)?, fields, what, target))
 }
 

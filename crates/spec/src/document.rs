@@ -76,7 +76,10 @@ pub(crate) fn decode_documents<'n>(
     let fallback = if tectonic { catalog::release_of_tectonic_seeds() } else { catalog::newest_release() };
     let release = clusters.first().and_then(|cluster| release_of(cluster, tectonic)).unwrap_or(fallback);
     let context = Context { drafts, files, release };
-    let decoded: Vec<_> = clusters.iter().map(|document| decode_document::<ClusterName, CompleteCluster>(context, document, true)).collect();
+    let decoded: Vec<_> = clusters
+        .iter()
+        .map(|document| decode_document::<ClusterName, CompleteCluster>(context, document, true))
+        .collect();
     let groups_decoded: Vec<Option<(Setting<GroupName>, GroupSpec)>> = groups
         .iter()
         .map(|document| {

@@ -13,7 +13,6 @@
 //! ```
 //! A comparison is not a number: it stands before "?" only. "/" drops the remainder.
 
-
 use std::fmt;
 use std::str::FromStr;
 

@@ -3,7 +3,6 @@
 //! Reads: `data/instance-types.txt`, part of the binary; `tools/instance-types/generate` writes it. Gives: [`find`],
 //! [`require`], [`max_pods`] and the file that eksctl's bootstrap reads, [`max_pods_map`].
 
-
 use std::fmt::Write;
 use std::sync::LazyLock;
 

@@ -51,9 +51,9 @@ pub use expression::Expression;
 pub use instances::max_pods_map;
 pub use items::{
     AbsolutePath, AdditionalUserData, Addresses, Archive, Content, Duration, ExecCredential, ExtraUnit, FileAsset,
-    FileMode, Hook, HookContainer, Host, Image, InstanceTypeName, Keyring, Labels, Line, MaxPods, MediaType, ModuleName,
-    Name, Networks, NoProxyEntry, Package, SecretText, Sha256, Sha512, SysctlName, Taints, TrustedAuthority, UnitName, VariableName,
-    WebUrl,
+    FileMode, Hook, HookContainer, Host, Image, InstanceTypeName, Keyring, Labels, Line, MaxPods, MediaType,
+    ModuleName, Name, Networks, NoProxyEntry, Package, SecretText, Sha256, Sha512, SysctlName, Taints,
+    TrustedAuthority, UnitName, VariableName, WebUrl,
 };
 pub use mistake::{Colour, Mistake, render_mistakes};
 pub use origin::{Origin, Position, Setting};

@@ -4,7 +4,6 @@
 //! all below it, `.name` for only what is below it, an address, a network (for addresses written in URLs), each but the
 //! network with an optional port.
 
-
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 

@@ -3,7 +3,6 @@
 //! Parsed and printed as the API server does (`resource.Quantity`), but nothing is rounded: what it would round or cap
 //! is refused.
 
-
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
@@ -49,7 +48,6 @@ impl Quantity {
     pub(crate) fn whole(self) -> Option<i128> {
         (self.nano % NANO == 0).then_some(self.nano / NANO)
     }
-
 }
 
 impl PartialEq for Quantity {

@@ -251,7 +251,9 @@ impl<C: Configures> Slot for Flags<C> {
 
     fn decode<'n>(context: Context<'n>, fields: &mut Fields<'n>, name: &'static str) -> Option<Self::Spec> {
         match fields.entry(name) {
-            Some(entry) => crate::flags::decode_flags(context.drafts, &entry.value, context.release.target(C::COMPONENT)),
+            Some(entry) => {
+                crate::flags::decode_flags(context.drafts, &entry.value, context.release.target(C::COMPONENT))
+            }
             None => Some(BTreeMap::new()),
         }
     }

@@ -41,9 +41,7 @@ impl Parsed {
         let contents: Contents = self.references.iter().map(|reference| (key(reference), read(reference))).collect();
         let (decoded, mistakes) = decode(&self.sources, &Files::Given(&contents));
         match decoded {
-            Some(documents) if mistakes.is_empty() => {
-                Ok(Spec { documents, sources: Rc::clone(&self.sources) })
-            }
+            Some(documents) if mistakes.is_empty() => Ok(Spec { documents, sources: Rc::clone(&self.sources) }),
             _ => Err(mistakes),
         }
     }
@@ -122,9 +120,7 @@ impl Files<'_> {
             Self::Given(contents) => Some(match contents.get(&key(reference)) {
                 None => Err("was not read".to_owned()),
                 Some(Err(reason)) => Err(reason.clone()),
-                Some(Ok(bytes)) => {
-                    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| "is not text".to_owned())
-                }
+                Some(Ok(bytes)) => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| "is not text".to_owned()),
             }),
         }
     }

@@ -136,4 +136,3 @@ pub(crate) fn whole(spec: &CompleteSpec, secrets: SecretDisplay) -> View<'_> {
     let groups = spec.groups.iter().map(|member| (member.name.value.to_string(), group(member, secrets))).collect();
     View::Branch(vec![("cluster".to_owned(), cluster(spec, secrets)), ("nodeGroups".to_owned(), View::Branch(groups))])
 }
-

@@ -335,7 +335,9 @@ fn every_system_and_layout_completes_to_itself() {
         let text = example("minimal.yaml");
         let (cluster, group) = text.split_once("---\n").unwrap();
         let machines = "machines: {instanceType: m5.large}, maxPods: \"min(max_pods, 20)\"";
-        let spec = format!("{cluster}  layout: {layout}\n  provider: aws\n  region: eu-central-1\n---\n{group}spec: {{os: {os}, {machines}}}\n");
+        let spec = format!(
+            "{cluster}  layout: {layout}\n  provider: aws\n  region: eu-central-1\n---\n{group}spec: {{os: {os}, {machines}}}\n"
+        );
         let once = expect_complete(&spec).to_yaml(SecretDisplay::Shown);
         assert_eq!(expect_complete(&once).to_yaml(SecretDisplay::Shown), once, "{layout} {os}");
     }

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
-use crate::runtime::CONTAINERD_UNIT;
 use crate::kubelet::ARGUMENTS_VARIABLE;
+use crate::runtime::CONTAINERD_UNIT;
 
 /// What a change takes to have its effect, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

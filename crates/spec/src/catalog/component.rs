@@ -1,7 +1,9 @@
 //! What nodestrap configures, and the tables of each.
 
 use super::schema::{Availability, Field, Flag};
-use super::{containerd, etcd, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet, kubelet_of_tectonic};
+use super::{
+    containerd, etcd, kube_apiserver, kube_controller_manager, kube_proxy, kube_scheduler, kubelet, kubelet_of_tectonic,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Component {

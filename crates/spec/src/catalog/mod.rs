@@ -69,13 +69,12 @@ pub fn newest_kubernetes() -> KubeVersion {
 }
 
 pub(crate) fn find_release(version: KubeVersion) -> Result<&'static Release, Invalid> {
-    find_among(RELEASES, version)
-        .ok_or_else(|| {
-            let known: Vec<String> =
-                RELEASES.iter().map(|known| format!("{}.{}", known.newest.major, known.newest.minor)).collect();
-            Invalid::new(format!("Kubernetes {}.{} is not known to this nodestrap", version.major, version.minor))
-                .advise(format!("it knows {}; the newest is {}", known.join(", "), newest_kubernetes()))
-        })
+    find_among(RELEASES, version).ok_or_else(|| {
+        let known: Vec<String> =
+            RELEASES.iter().map(|known| format!("{}.{}", known.newest.major, known.newest.minor)).collect();
+        Invalid::new(format!("Kubernetes {}.{} is not known to this nodestrap", version.major, version.minor))
+            .advise(format!("it knows {}; the newest is {}", known.join(", "), newest_kubernetes()))
+    })
 }
 
 fn find_among(releases: &'static [Release], version: KubeVersion) -> Option<&'static Release> {

@@ -29,7 +29,9 @@ const POD_NETWORK_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00
 pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, check: &Check<'_>) -> CompleteCluster {
     let layout = or_default(&spec.layout, || Layout::Nodestrap, "nodestrap's own paths");
     let kubernetes_version = spec.kubernetes_version.clone().unwrap_or_else(|| match layout.value {
-        Layout::Tectonic => default(catalog::release_of_tectonic_seeds().newest, "the release that the layout tectonic was made for"),
+        Layout::Tectonic => {
+            default(catalog::release_of_tectonic_seeds().newest, "the release that the layout tectonic was made for")
+        }
         _ => default(catalog::newest_kubernetes(), "the newest release that this version of nodestrap knows"),
     });
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::{Check, default, derived, leaf_text, overlay};
 use crate::complete::{CompleteCluster, CompleteKubelet, ConfigNode, ConfigTree, GroupSpec};
 use crate::config;
+use crate::items::{AbsolutePath, Image};
 use crate::origin::Setting;
 use crate::values::{PodNetwork, Runtime};
-use crate::items::{AbsolutePath, Image};
 
 /// Where things stand in a version of the configuration.
 struct Places {
@@ -109,10 +109,7 @@ fn ours(inputs: &Inputs<'_>, places: &Places, systemd: bool) -> ConfigTree {
         &["plugins", places.runtime, "containerd", "default_runtime_name"],
         default(json!("runc"), "the runtime that every image brings"),
     );
-    set(
-        &places.runc(&["runtime_type"]),
-        default(json!("io.containerd.runc.v2"), "containerd's shim for runc"),
-    );
+    set(&places.runc(&["runtime_type"]), default(json!("io.containerd.runc.v2"), "containerd's shim for runc"));
     set(
         &places.runc(&["options", "SystemdCgroup"]),
         derived(
@@ -160,7 +157,8 @@ fn check_agreement(inputs: &Inputs<'_>, places: &Places, systemd: bool, user: &C
         &["version"],
         |value| value == &json!(3) || (value == &json!(2) && !since_36),
         || {
-            let why = if since_36 { "Kubernetes 1.36 and newer need containerd 2, which reads version 3" } else { NEITHER };
+            let why =
+                if since_36 { "Kubernetes 1.36 and newer need containerd 2, which reads version 3" } else { NEITHER };
             say(why, "`containerd config migrate` shows the new form")
         },
     );
@@ -198,7 +196,9 @@ fn check_agreement(inputs: &Inputs<'_>, places: &Places, systemd: bool, user: &C
 
 /// Of every runtime, ours and the user's.
 fn check_cgroup_drivers(places: &Places, systemd: bool, user: &ConfigTree, check: &Check<'_>) {
-    if let Some(ConfigNode::Branch(runtimes)) = config::find(user, &["plugins", places.runtime, "containerd", "runtimes"]) {
+    if let Some(ConfigNode::Branch(runtimes)) =
+        config::find(user, &["plugins", places.runtime, "containerd", "runtimes"])
+    {
         for runtime in runtimes.keys() {
             check.agree(
                 runtimes,

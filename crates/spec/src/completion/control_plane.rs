@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Check, default, derived, from, or_default, ours, overlay, release};
+use crate::catalog::Component;
 use crate::complete::{
     ClusterSpec, CompleteEtcd, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
     CompleteKubeScheduler, CompleteNetworking, ConfigTree,
 };
-use crate::catalog::Component;
 use crate::config;
 use crate::items::{Image, Line, Name};
 use crate::origin::Setting;
@@ -27,7 +27,6 @@ pub(super) struct Inputs<'a> {
 }
 
 type FlagMap = BTreeMap<String, Setting<String>>;
-
 
 fn image(given: &Option<Setting<Image>>, inputs: &Inputs<'_>, name: &str, tag: &str) -> Setting<Image> {
     given.clone().unwrap_or_else(|| {
@@ -48,9 +47,7 @@ fn joined<T: ToString>(items: &[T]) -> String {
 }
 
 fn defaults(list: &[(&str, &str, &'static str)]) -> FlagMap {
-    list.iter()
-        .map(|(name, value, reason)| ((*name).to_owned(), default((*value).to_owned(), reason)))
-        .collect()
+    list.iter().map(|(name, value, reason)| ((*name).to_owned(), default((*value).to_owned(), reason))).collect()
 }
 
 fn set(flags: &mut FlagMap, name: &str, setting: Setting<String>) {
@@ -75,9 +72,7 @@ struct Family {
 impl Family {
     fn of(inputs: &Inputs<'_>) -> Self {
         match inputs.networking.service_cidrs.value.0.first() {
-            Some(network) if network.addr().is_ipv6() => {
-                Self { loopback: "[::1]", any: "[::]", host: "[$(HOST_IP)]" }
-            }
+            Some(network) if network.addr().is_ipv6() => Self { loopback: "[::1]", any: "[::]", host: "[$(HOST_IP)]" },
             _ => Self { loopback: "127.0.0.1", any: "0.0.0.0", host: "$(HOST_IP)" },
         }
     }
@@ -154,7 +149,10 @@ pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> Complete
     set(
         &mut flags,
         "etcd-servers",
-        family.setting(format!("https://{}:2379", family.loopback), "each API server talks to the member on its own node"),
+        family.setting(
+            format!("https://{}:2379", family.loopback),
+            "each API server talks to the member on its own node",
+        ),
     );
     let port = inputs.api_server.value.port();
     set(
@@ -229,11 +227,7 @@ pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> Comp
         flags.remove("config");
     }
     let mut tree = ConfigTree::new();
-    config::insert(
-        &mut tree,
-        &["clientConnection", "kubeconfig"],
-        default(json!(KUBECONFIG), "its own identity"),
-    );
+    config::insert(&mut tree, &["clientConnection", "kubeconfig"], default(json!(KUBECONFIG), "its own identity"));
     config::insert(&mut tree, &["leaderElection", "leaderElect"], default(json!(true), "of several one is at work"));
     CompleteKubeScheduler {
         image: component_image(&spec.image, inputs, "kube-scheduler"),
@@ -333,11 +327,8 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
     let pods = pod_networks(inputs);
     put(&["clusterCIDR"], Setting { value: json!(pods.value), origin: pods.origin });
     put(&["mode"], default(json!("iptables"), "works with every kernel that Kubernetes supports"));
-    let mut flags = defaults(&[(
-        "config",
-        "/etc/kubernetes/kube-proxy.yaml",
-        "nodestrap writes kubeProxy.config to this file",
-    )]);
+    let mut flags =
+        defaults(&[("config", "/etc/kubernetes/kube-proxy.yaml", "nodestrap writes kubeProxy.config to this file")]);
     set(
         &mut flags,
         "hostname-override",
@@ -350,4 +341,3 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
         flags: laid_over(flags, &spec.flags, inputs, Component::KubeProxy),
     }
 }
-

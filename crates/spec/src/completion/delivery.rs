@@ -115,12 +115,7 @@ fn check_format(
     }
 }
 
-fn check_download(
-    nodestrap: &CompleteNodestrap,
-    format: DeliveryFormat,
-    origin: Option<&Origin>,
-    check: &Check<'_>,
-) {
+fn check_download(nodestrap: &CompleteNodestrap, format: DeliveryFormat, origin: Option<&Origin>, check: &Check<'_>) {
     if nodestrap.installation.value != Installation::Download {
         return;
     }

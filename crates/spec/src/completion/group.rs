@@ -15,8 +15,7 @@ use crate::instances::{self, InstanceType};
 use crate::items::{Labels, Line, MaxPods, ModuleName, SysctlName, Taints};
 use crate::origin::{Origin, Setting};
 use crate::values::{
-    GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, RuntimeSource, Taint,
-    TaintEffect,
+    GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, RuntimeSource, Taint, TaintEffect,
 };
 
 /// How many minors a kubelet may be older than the API server.
@@ -72,16 +71,10 @@ pub(super) fn complete_group(
         config: kubelet::complete_config(&parts, check),
         flags: kubelet::complete_flags(&parts, check),
     };
-    let container_runtime = complete_runtime(spec, cluster, &kubelet, &os, &traits, kubernetes_version.value, group, check);
-    let delivery = complete_delivery(
-        &spec.delivery,
-        &cluster.delivery,
-        &os,
-        &traits,
-        group,
-        &file_assets.user_data,
-        check,
-    );
+    let container_runtime =
+        complete_runtime(spec, cluster, &kubelet, &os, &traits, kubernetes_version.value, group, check);
+    let delivery =
+        complete_delivery(&spec.delivery, &cluster.delivery, &os, &traits, group, &file_assets.user_data, check);
     CompleteGroup {
         sysctls: complete_sysctls(spec, cluster, &here),
         kernel_modules: complete_modules(spec, cluster, &here),
@@ -190,7 +183,12 @@ fn complete_version(
 fn complete_machines(spec: &MachinesSpec, check: &Check<'_>) -> CompleteMachines {
     let desired = or_default(
         &spec.desired,
-        || spec.min.as_ref().map_or(1, |min| min.value).max(u32::from(spec.max.as_ref().is_none_or(|max| max.value > 0))),
+        || {
+            spec.min
+                .as_ref()
+                .map_or(1, |min| min.value)
+                .max(u32::from(spec.max.as_ref().is_none_or(|max| max.value > 0)))
+        },
         "one machine, or the fewest",
     );
     let min = or_default(&spec.min, || desired.value.min(1), "a lost machine is replaced");
@@ -268,13 +266,7 @@ fn merged(spec: &GroupSpec, cluster: &CompleteCluster, check: &Check<'_>, here: 
     lists::check_hooks(&spec.hooks, check);
     lists::check_units(&spec.units, check);
     let lists = Lists {
-        files: lists::merge(
-            &cluster.file_assets,
-            &spec.file_assets,
-            "cluster.fileAssets",
-            here("fileAssets"),
-            NONE,
-        ),
+        files: lists::merge(&cluster.file_assets, &spec.file_assets, "cluster.fileAssets", here("fileAssets"), NONE),
         hooks: lists::merge(&cluster.hooks, &spec.hooks, "cluster.hooks", here("hooks"), NONE),
         units: lists::merge(&cluster.units, &spec.units, "cluster.units", here("units"), NONE),
         user_data: lists::merge(
@@ -353,7 +345,10 @@ fn complete_modules(
     };
     if spec.kernel_modules.is_none() && cluster.kernel_modules.value.is_empty() {
         let modules = needed.iter().map(|name| ours(name)).collect();
-        return default(modules, "bridges are filtered and images are layered; kernels that have them built in do not mind");
+        return default(
+            modules,
+            "bridges are filtered and images are layered; kernels that have them built in do not mind",
+        );
     }
     let mut base = default(needed.iter().map(|name| ours(name)).collect::<Vec<ModuleName>>(), NONE);
     for module in &cluster.kernel_modules.value {
@@ -397,11 +392,8 @@ fn complete_runtime(
             None => default(ours(image), "the pause image, pinned so that garbage collection never removes it"),
         }
     });
-    let cni_binaries = or_default(
-        &runtime.cni_binaries,
-        || ours("/opt/cni/bin"),
-        "where the packages of the CNI plug-ins put them",
-    );
+    let cni_binaries =
+        or_default(&runtime.cni_binaries, || ours("/opt/cni/bin"), "where the packages of the CNI plug-ins put them");
     let binary = runtime.binary.clone().unwrap_or_else(|| {
         let (path, from, rule) = match (source.value, name.value) {
             (RuntimeSource::Tree, _) => ("/opt/containerd/current/bin/containerd", "source", "the link of the tree"),
@@ -444,9 +436,8 @@ fn check_source(
     layout: Layout,
     check: &Check<'_>,
 ) {
-    let origin = [&source.origin, &name.origin, &os.origin]
-        .into_iter()
-        .find(|origin| matches!(origin, Origin::User(_)));
+    let origin =
+        [&source.origin, &name.origin, &os.origin].into_iter().find(|origin| matches!(origin, Origin::User(_)));
     let fits: &[Os] = match source.value {
         RuntimeSource::Torcx => &[Os::ContainerLinux, Os::Flatcar],
         RuntimeSource::Sysext => &[Os::Flatcar, Os::Debian, Os::Ubuntu, Os::Al2023, Os::Rhel],
@@ -464,7 +455,11 @@ fn check_source(
     }
     let needs_archive = matches!(source.value, RuntimeSource::Tree | RuntimeSource::Sysext);
     if needs_archive && spec.archive.is_none() {
-        check.report(origin, format!("the source {} needs \"archive\"", source.value), "archive: {urls: […], sha256: …}");
+        check.report(
+            origin,
+            format!("the source {} needs \"archive\"", source.value),
+            "archive: {urls: […], sha256: …}",
+        );
     }
     if source.value == RuntimeSource::Package && spec.package.is_none() {
         check.report(origin, "the source package needs \"package\"", "package: {name: containerd, version: …}");

@@ -166,7 +166,11 @@ fn add_max_pods(inputs: &Inputs<'_>, tree: &mut ConfigTree, check: &Check<'_>) {
         let sources = [inputs.here("reservation"), inputs.here("machines.instanceType"), inputs.here("maxPods")];
         for (resource, quantity) in reserved.entries() {
             let rule = "what Kubernetes itself needs on a machine of this size with so many pods";
-            config::insert(tree, &["kubeReserved", resource], derived(json!(quantity.to_string()), sources.concat(), rule));
+            config::insert(
+                tree,
+                &["kubeReserved", resource],
+                derived(json!(quantity.to_string()), sources.concat(), rule),
+            );
         }
     } else if inputs.reservation.value == Reservation::Auto && inputs.instance.is_none() {
         check.report(
@@ -299,11 +303,7 @@ fn nodestrap_flags(inputs: &Inputs<'_>) -> FlagMap {
     }
     flags.extend([
         flag("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG, "what to join with; nodestrap writes this file"),
-        flag(
-            "kubeconfig",
-            KUBECONFIG,
-            "the kubelet writes it once it has its certificate, so it lies with its state",
-        ),
+        flag("kubeconfig", KUBECONFIG, "the kubelet writes it once it has its certificate, so it lies with its state"),
     ]);
     flags
 }

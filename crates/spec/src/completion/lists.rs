@@ -95,11 +95,7 @@ fn report_twice<T: Keyed>(list: &Option<Setting<Vec<T>>>, what: &str, check: &Ch
     let Some(list) = list else { return };
     for (index, item) in list.value.iter().enumerate() {
         if list.value[..index].iter().any(|earlier| earlier.key() == item.key()) {
-            check.report(
-                Some(&list.origin),
-                format!("{what} \"{}\" is there twice", item.key()),
-                "remove one of them",
-            );
+            check.report(Some(&list.origin), format!("{what} \"{}\" is there twice", item.key()), "remove one of them");
         }
     }
 }
