@@ -82,10 +82,15 @@ fn place(facts: &Facts) -> String {
 
 fn describe(action: &Action) -> String {
     match action {
+        Action::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
         Action::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
         Action::MakeFolders { paths } => paths.join(" "),
         Action::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
         Action::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
+        Action::CommitHooks { files } => format!("{} units of hooks, before the other files", files.len()),
+        Action::RunHook { unit, slot, required, .. } => {
+            format!("{unit}, {slot}, {}", if *required { "required" } else { "optional" })
+        }
         Action::VerifyFiles { files } => format!("{} files, read back", files.len()),
         Action::CloseGate { path } | Action::OpenGate { path, .. } => path.clone(),
         Action::ReloadUnits { units } => format!("{} unit files", units.len()),
@@ -162,9 +167,19 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
         ),
         // The error line that follows says why.
         _ => {
-            format!("{} {done} of {} steps done; the gate is shut\n", screen.paint(Paint::Bad, "✗"), report.steps.len())
+            let gate = if gate_is_open(report) { "open" } else { "shut" };
+            format!(
+                "{} {done} of {} steps done; the gate is {gate}\n",
+                screen.paint(Paint::Bad, "✗"),
+                report.steps.len()
+            )
         }
     }
+}
+
+fn gate_is_open(report: &Report) -> bool {
+    let opened = report.step("open-gate").map(|step| step.outcome);
+    matches!(opened, Some(StepOutcome::Done | StepOutcome::AlreadySo))
 }
 
 pub(crate) fn session_failure(error: SessionError) -> Failure {

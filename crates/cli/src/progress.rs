@@ -116,9 +116,7 @@ fn describe(event: &Event) -> Option<String> {
             Some(format!("{}: failed: {message}{advice}{next}", id.0))
         }
         EventKind::RunFinished { outcome: RunOutcome::Done } => Some("node complete, the gate is open".to_owned()),
-        EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => {
-            Some(format!("stopped at {}; the gate is shut", step.0))
-        }
+        EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => Some(format!("stopped at {}", step.0)),
         _ => None,
     }
 }

@@ -40,7 +40,8 @@ pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
     let mut node = None;
     if let (Some(bundle), true) = (&bundle, machine::is_machine(&arguments.node.root.root)) {
         match status.phase {
-            Phase::Joining => status.blocked = ask_why_not_joined(&host, bundle),
+            // What keeps it from joining matters more than what failed after the gate was open.
+            Phase::Joining => status.blocked = ask_why_not_joined(&host, bundle).or(status.blocked.take()),
             Phase::Joined => node = ask_about_node(&host, bundle, &mut status),
             _ => {}
         }
@@ -148,6 +149,9 @@ fn text(screen: &Screen, view: &StatusView) -> String {
         row("why", Some(blocked.reason.clone()));
         row("what to do", blocked.advice.clone());
         row("since", blocked.since.clone());
+    }
+    for note in &status.notes {
+        row("note", Some(note.clone()));
     }
     format!("{mark} {}\n{}", status.summary, table(&rows))
 }

@@ -104,6 +104,13 @@ fn millis_since(start: Timestamp, at: Timestamp) -> u64 {
 
 fn report_step(run: &RunRecord, earlier: &[RunRecord], graph: &Graph, index: usize) -> StepReport {
     let (step, id) = (&run.steps[index], &run.outline[index].id);
+    let done_in_run = find_earlier_run(run, earlier, id);
+    // What a step said when it was done still holds when a later run finds it so.
+    let said_now = step.details.last();
+    let said_then = || match step.finish {
+        Some(Finish::AlreadySo) => earlier.get(done_in_run?.checked_sub(1)?)?.steps.get(index)?.details.last(),
+        _ => None,
+    };
     StepReport {
         id: id.clone(),
         outcome: outcome_of(run, graph, index),
@@ -112,8 +119,8 @@ fn report_step(run: &RunRecord, earlier: &[RunRecord], graph: &Graph, index: usi
         attempts: step.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0),
         error: step.error().cloned(),
         blocked_by: find_blocker(run, graph, index),
-        done_in_run: find_earlier_run(run, earlier, id),
-        detail: step.details.last().cloned(),
+        done_in_run,
+        detail: said_now.or_else(said_then).cloned(),
     }
 }
 

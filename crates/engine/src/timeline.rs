@@ -82,6 +82,8 @@ struct RunPicture {
     /// Never started, by what blocks them.
     blocked: Vec<(String, Vec<String>)>,
     failures: Vec<Failure>,
+    /// What steps that are done had to say, by name.
+    notes: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +159,7 @@ impl RunPicture {
                 .collect(),
             blocked: blocked(run),
             failures: order.iter().filter_map(|&step| Failure::new(run, step)).collect(),
+            notes: order.iter().filter_map(|&step| Some((name(step), clean(note(run, step)?)))).collect(),
         }
     }
 }
@@ -216,6 +219,12 @@ impl Failure {
             advice: error.advice.as_deref().map(clean),
         })
     }
+}
+
+/// The last word of a step that is done.
+fn note(run: &RunRecord, step: usize) -> Option<&str> {
+    let record = &run.steps[step];
+    record.finish.and(record.details.last()).map(String::as_str)
 }
 
 fn verdict(run: &RunRecord, duration: Duration, position: Position) -> (String, Mood) {

@@ -4,6 +4,7 @@
 //! systemd of this machine; [`StandInUnits`] keeps books for a root that is only a folder; [`crate::fake::FakeUnits`] is
 //! for tests. Fails with [`UnitError`]: [`UnitError::Bus`] when nobody answers, the other variants when the answer is no.
 
+mod log;
 mod proxies;
 mod stand_in;
 mod systemd;
@@ -99,7 +100,7 @@ pub enum UnitError {
     NotFound { unit: String },
     #[error("unit {unit:?} is masked")]
     Masked { unit: String },
-    /// `detail` is what systemd says about the unit itself, or empty.
+    /// `detail` is what systemd says about the unit itself, and the last lines that it wrote, or empty.
     #[error("{operation} of unit {unit:?} ended with \"{result}\"{detail}")]
     Job { operation: &'static str, unit: String, result: JobResult, detail: String },
     #[error("{operation} of {what:?} did not end within {waited:?}")]

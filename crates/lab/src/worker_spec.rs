@@ -16,6 +16,10 @@ pub struct WorkerSpec {
     pub token: String,
     pub authority_pem: String,
     pub service_cidrs: &'static str,
+    /// More lines for the spec of the cluster, indented by two.
+    pub more_of_cluster: String,
+    /// More lines for the spec of the group, indented by two.
+    pub more_of_group: String,
 }
 
 impl WorkerSpec {
@@ -25,13 +29,15 @@ impl WorkerSpec {
             token: lab.bootstrap_token().to_owned(),
             authority_pem: lab.ca_pem().to_owned(),
             service_cidrs: "[10.98.0.0/24]",
+            more_of_cluster: String::new(),
+            more_of_group: String::new(),
         }
     }
 
     /// The settings of kubelet and containerd are what this kind of machine needs; the README of this crate says why.
     pub fn text(&self) -> String {
         let authority = self.authority_pem.lines().fold(String::new(), |text, line| text + "      " + line + "\n");
-        let Self { token, service_cidrs, .. } = self;
+        let Self { token, service_cidrs, more_of_cluster, more_of_group, .. } = self;
         format!(
             "\
 apiVersion: nodestrap.io/v1alpha1
@@ -43,7 +49,7 @@ spec:
     bootstrapToken: {token}
     certificateAuthority: |
 {authority}  networking: {{serviceCIDRs: {service_cidrs}}}
----
+{more_of_cluster}---
 apiVersion: nodestrap.io/v1alpha1
 kind: NodeGroup
 metadata: {{name: workers}}
@@ -54,7 +60,7 @@ spec:
   containerRuntime:
     sandboxImage: nodestrap.local/pause:1
     config: {{plugins: {{io.containerd.cri.v1.runtime: {{restrict_oom_score_adj: true}}}}}}
-"
+{more_of_group}"
         )
     }
 

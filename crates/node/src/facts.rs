@@ -39,6 +39,9 @@ pub struct Facts {
 pub struct Os {
     pub id: String,
     pub version: String,
+    /// Such as `coreos` or `server`; most systems have none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub variant: String,
     pub name: String,
 }
 
@@ -54,7 +57,8 @@ pub enum FactsError {
 pub fn gather_facts(disk: &Arc<dyn Disk>, machine: &Arc<dyn Machine>) -> Result<Facts, FactsError> {
     let os = ask("the operating system", machine, |machine| {
         let release = machine.os_release()?;
-        let os = Os { id: release.id, version: release.version_id, name: release.pretty_name };
+        let variant = release.keys.get("VARIANT_ID").cloned().unwrap_or_default();
+        let os = Os { id: release.id, version: release.version_id, variant, name: release.pretty_name };
         Ok(Fact { value: os, source: "os-release".to_owned() })
     });
     let hostname = ask("the host name", machine, |machine| {

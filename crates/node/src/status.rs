@@ -47,6 +47,9 @@ pub struct Status {
     pub summary: String,
     /// What stands in the way, and what to do about it.
     pub blocked: Option<Blocked>,
+    /// What steps that are done have to say all the same, such as that an optional hook failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     pub cluster: Option<String>,
     pub group: Option<String>,
     pub bundle: Option<String>,
@@ -92,6 +95,7 @@ pub fn observe_status(
         phase,
         summary,
         blocked,
+        notes: notes(last_run.as_ref()),
         cluster: Some(bundle.cluster.clone()),
         group: Some(bundle.group.clone()),
         bundle: Some(bundle.digest()),
@@ -115,36 +119,40 @@ fn assess(
             let summary = "complete as an earlier bundle wanted it; another one is here now; next: nodestrap apply";
             return (phase, summary.to_owned(), None);
         }
-        return if joined {
-            (Phase::Joined, format!("complete; the kubelet has joined {}", bundle.join.api_server), None)
-        } else {
-            (
-                Phase::Joining,
-                format!("complete; the kubelet is asking {} for credentials", bundle.join.api_server),
-                None,
-            )
+        let server = &bundle.join.api_server;
+        let (phase, summary) = match joined {
+            true => (Phase::Joined, format!("complete; the kubelet has joined {server}")),
+            false => (Phase::Joining, format!("complete; the kubelet is asking {server} for credentials")),
         };
+        // Such as a hook after the kubelet: the gate does not wait for it, but somebody should know.
+        return (phase, summary, last_run.and_then(failure));
     }
     let Some(report) = last_run else {
         return (Phase::NotStarted, "a bundle is here, nothing was done yet; next: nodestrap apply".to_owned(), None);
     };
-    match &report.outcome {
-        RunOutcome::Failed { step, class, message, advice } => {
-            let blocked = Blocked {
-                by: step.0.clone(),
-                class: *class,
-                reason: message.clone(),
-                advice: advice.clone(),
-                since: Some(report.started_at.after(Duration::from_millis(report.duration_ms)).to_string()),
-            };
-            (Phase::Failed, format!("stopped at {}; the gate is shut", step.0), Some(blocked))
-        }
-        _ => {
-            let done = report.steps.iter().filter(|step| is_done(&step.outcome)).count();
-            let summary = format!("{done} of {} steps done; the next apply resumes", report.steps.len());
-            (Phase::Unfinished, summary, None)
-        }
+    if let Some(blocked) = failure(report) {
+        return (Phase::Failed, format!("stopped at {}; the gate is shut", blocked.by), Some(blocked));
     }
+    let done = report.steps.iter().filter(|step| is_done(&step.outcome)).count();
+    let summary = format!("{done} of {} steps done; the next apply resumes", report.steps.len());
+    (Phase::Unfinished, summary, None)
+}
+
+fn failure(report: &Report) -> Option<Blocked> {
+    let RunOutcome::Failed { step, class, message, advice } = &report.outcome else { return None };
+    Some(Blocked {
+        by: step.0.clone(),
+        class: *class,
+        reason: message.clone(),
+        advice: advice.clone(),
+        since: Some(report.started_at.after(Duration::from_millis(report.duration_ms)).to_string()),
+    })
+}
+
+fn notes(last_run: Option<&Report>) -> Vec<String> {
+    let steps = last_run.map(|report| report.steps.as_slice()).unwrap_or_default();
+    let done = steps.iter().filter(|step| is_done(&step.outcome));
+    done.filter_map(|step| step.detail.as_ref().map(|detail| format!("{}: {detail}", step.id))).collect()
 }
 
 fn is_done(outcome: &StepOutcome) -> bool {
@@ -163,6 +171,7 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
         phase: Phase::NotFetched,
         summary: format!("{before}{missing}; next: nodestrap apply"),
         blocked: None,
+        notes: Vec::new(),
         cluster: Some(stub.cluster.clone()),
         group: Some(stub.group.clone()),
         bundle: Some(stub.digest.clone()),
@@ -191,6 +200,7 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
         phase,
         summary: summary.to_owned(),
         blocked: Some(blocked),
+        notes: Vec::new(),
         cluster: None,
         group: None,
         bundle: None,

@@ -10,14 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, StepContext, StepError};
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, Difference, FileWrite, Staged};
-use host::units::{ActiveState, UnitError, UnitName, Units};
+use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
 use render::bundle::Bundle;
 
 use crate::gate::{self, GateState};
-use crate::plan::{Action, PlannedFile};
+use crate::plan::{AFTER_KUBELET, Action, PlannedFile, UNIT_FOLDER, has_line, unit_text};
+use crate::refusals::Refusal;
 
-/// Where systemd keeps the links of enabled units.
-const UNIT_FOLDER: &str = "/etc/systemd/system";
 /// Folders that programs of the node read.
 const FOLDER_MODE: u32 = 0o755;
 
@@ -55,6 +54,7 @@ impl Ownership {
 impl Executor<Action> for NodeExecutor<'_> {
     fn check(&self, step: &Step<Action>, history: &History) -> Result<Condition, StepError> {
         match &step.action {
+            Action::CheckBundle { refusals, remarks } => check_bundle(refusals, remarks, history),
             Action::CheckPrograms { paths } => self.check_programs(paths),
             Action::MakeFolders { paths } => self.check_folders(paths),
             Action::StageFiles { files } => {
@@ -68,6 +68,9 @@ impl Executor<Action> for NodeExecutor<'_> {
                 Ok(Condition::AlreadySo)
             }
             Action::CommitFiles { files } | Action::VerifyFiles { files } => self.check_files(files),
+            Action::CommitHooks { files } => self.check_files(files),
+            Action::RunHook { .. } if history.done_before => Ok(Condition::AlreadySo),
+            Action::RunHook { unit, .. } => Ok(Condition::Needed(format!("{unit} has not run for this plan"))),
             Action::CloseGate { path } => self.check_gate_closed(path),
             Action::ReloadUnits { units } => self.check_reloaded(units, history),
             Action::EnableUnits { units } => self.check_enabled(units),
@@ -79,6 +82,10 @@ impl Executor<Action> for NodeExecutor<'_> {
 
     fn apply(&self, step: &Step<Action>, context: &StepContext<'_>) -> Result<(), StepError> {
         match &step.action {
+            Action::CheckBundle { remarks, .. } => {
+                remarks.iter().for_each(|remark| context.detail(remark.as_str()));
+                Ok(())
+            }
             Action::CheckPrograms { paths } => match self.missing_programs(paths)?.as_slice() {
                 [] => Ok(()),
                 missing => Err(programs_missing(missing)),
@@ -89,6 +96,14 @@ impl Executor<Action> for NodeExecutor<'_> {
                 files::remove_durable(self.disk, Path::new(path)).map(drop).map_err(|error| file_error(&error))
             }
             Action::CommitFiles { files } => self.commit(files),
+            Action::CommitHooks { files } => self.commit_hooks(files),
+            Action::RunHook { hook, slot, unit, required } => {
+                // A hook may change what it likes.
+                self.files_are_as_planned.store(false, Ordering::Relaxed);
+                let ended =
+                    self.units.restart_and_wait(&UnitName(unit.clone()), context.deadline.remaining(self.clock));
+                judge_hook(hook, slot, *required, ended, context)
+            }
             Action::VerifyFiles { files } => self.verify(files),
             Action::ReloadUnits { .. } => {
                 self.units.reload(context.deadline.remaining(self.clock)).map_err(|error| unit_error(&error))
@@ -188,6 +203,13 @@ impl NodeExecutor<'_> {
         files::commit(self.disk, staged).map_err(|error| file_error(&error))
     }
 
+    /// Few and small, so they are staged and switched in at once, and read back here.
+    fn commit_hooks(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
+        let staged = files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?;
+        files::commit(self.disk, staged).map_err(|error| file_error(&error))?;
+        self.verify(planned)
+    }
+
     fn verify(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
         match self.check_files(planned)? {
             Condition::AlreadySo => Ok(()),
@@ -278,11 +300,18 @@ impl NodeExecutor<'_> {
     /// A service that already ran before this plan may have read older files, so only a start that this plan's journal
     /// knows of counts.
     fn check_running(&self, unit: &str, history: &History) -> Result<Condition, StepError> {
+        let ran_to_its_end = history.done_before && self.ends_by_itself(unit);
         Ok(match self.state(unit)?.active {
+            ActiveState::Inactive if ran_to_its_end => Condition::AlreadySo,
             ActiveState::Active | ActiveState::Activating if history.done_before => Condition::AlreadySo,
             ActiveState::Active | ActiveState::Activating => Condition::Needed(format!("{unit} runs with older files")),
             _ => Condition::Needed(format!("{unit} does not run")),
         })
+    }
+
+    /// A unit of the bundle that does something and is over: that it does not run any more says nothing.
+    fn ends_by_itself(&self, unit: &str) -> bool {
+        unit_text(self.bundle, unit).is_some_and(|text| has_line(&text, "Type=oneshot"))
     }
 
     fn check_armed(&self, unit: &str) -> Result<Condition, StepError> {
@@ -294,6 +323,60 @@ impl NodeExecutor<'_> {
 
     fn state(&self, unit: &str) -> Result<host::units::UnitState, StepError> {
         self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))
+    }
+}
+
+fn check_bundle(refusals: &[Refusal], remarks: &[String], history: &History) -> Result<Condition, StepError> {
+    let joined = |part: fn(&Refusal) -> &str| refusals.iter().map(part).collect::<Vec<_>>().join("; ");
+    match (refusals, remarks) {
+        ([], []) => Ok(Condition::AlreadySo),
+        // A remark is made once, in the journal of the first run.
+        ([], _) if history.done_before => Ok(Condition::AlreadySo),
+        ([], [remark, ..]) => Ok(Condition::Needed(remark.clone())),
+        (_, _) => Err(StepError {
+            class: ErrorClass::Permanent,
+            message: joined(|refusal| &refusal.reason),
+            advice: Some(joined(|refusal| &refusal.advice)),
+        }),
+    }
+}
+
+/// An optional hook that fails leaves a word in the report, and the node goes on.
+fn judge_hook(
+    hook: &str,
+    slot: &str,
+    required: bool,
+    ended: Result<(), UnitError>,
+    context: &StepContext<'_>,
+) -> Result<(), StepError> {
+    let Err(error) = ended else { return Ok(()) };
+    let failed = match &error {
+        // Nobody answered, or somebody else took the job away: that says nothing about the hook.
+        UnitError::Bus { .. } | UnitError::Call { .. } | UnitError::Job { result: JobResult::Canceled, .. } => false,
+        UnitError::Job { .. } | UnitError::Deadline { .. } | UnitError::NotFound { .. } | UnitError::Masked { .. } => {
+            true
+        }
+    };
+    match (failed, required) {
+        (false, _) => Err(unit_error(&error)),
+        (true, false) => {
+            context.detail(format!("optional hook {hook:?} ({slot}) failed, the node goes on: {}", chain(&error)));
+            Ok(())
+        }
+        (true, true) => {
+            let consequence = match slot {
+                AFTER_KUBELET => "the gate is open and the kubelet runs all the same",
+                _ => "the gate stays shut",
+            };
+            Err(StepError {
+                class: ErrorClass::Permanent,
+                message: format!("required hook {hook:?} ({slot}) failed, {consequence}: {}", chain(&error)),
+                advice: Some(
+                    "mend the hook in the spec, or let its necessity be optional; it runs again with every apply"
+                        .to_owned(),
+                ),
+            })
+        }
     }
 }
 

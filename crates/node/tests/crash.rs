@@ -7,137 +7,19 @@
 //! One failing case is replayed by `NODESTRAP_SEED=<seed> cargo test -p node --test crash one_seed -- --nocapture`.
 #![allow(clippy::disallowed_methods, reason = "the test reads the seed to replay")]
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+mod support;
 
-use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
+use std::path::Path;
+
+use engine::RunOutcome;
 use host::disk::Disk;
-use host::fake::{Crash, FakeClock, FakeDisk, FakeUnits, Fault, Moment, Repeat};
-use host::machine::LinuxMachine;
+use host::fake::{Crash, Fault, Moment, Repeat};
 use host::units::{ActiveState, UnitName, Units};
-use node::{Delivered, GateState, NodeHost, Ownership, SessionError, Surroundings};
+use node::{Delivered, SessionError};
 use render::Stub;
 use render::bundle::{BUNDLE_PATH, Bundle};
-use spec::Source;
 
-const SPEC: &str = include_str!("../../../examples/minimal.yaml");
-/// What may differ between two ways to the same node: the story of how it got there.
-const STORY: [&str; 2] = ["/var/lib/nodestrap", "/run"];
-const GATE: &str = "/etc/kubernetes/kubelet.env";
-
-fn bundle() -> Bundle {
-    let parsed = spec::parse(&[Source::new("minimal.yaml", SPEC)]);
-    let spec = parsed.resolve(|_| Err("no files".to_owned())).unwrap_or_else(|_| panic!("the example is good"));
-    let complete = spec::complete(&spec).unwrap_or_else(|_| panic!("the example is complete"));
-    render::render_bundle(&complete, "workers").expect("the example renders")
-}
-
-/// A machine as its image makes it, with the bundle delivered.
-#[derive(Clone)]
-struct FakeNode {
-    disk: FakeDisk,
-    units: FakeUnits,
-}
-
-struct TestClock(FakeClock);
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.now_ms())
-    }
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic()
-    }
-    fn sleep(&self, duration: Duration) {
-        self.0.sleep(duration);
-    }
-}
-
-impl FakeNode {
-    fn new(bundle: &Bundle) -> Self {
-        let disk = FakeDisk::new();
-        let image = disk.uncounted();
-        let put = |path: &str, mode: u32, content: &[u8]| {
-            host::files::write_durable(&image, Path::new(path), mode, content, None).expect("the image is made");
-        };
-        put("/etc/os-release", 0o644, b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n");
-        put("/etc/hostname", 0o644, b"n1\n");
-        put("/etc/machine-id", 0o444, b"0123456789abcdef0123456789abcdef\n");
-        put(
-            "/usr/lib/systemd/system/containerd.service",
-            0o644,
-            b"[Service]\nExecStart=/usr/bin/containerd\n[Install]\nWantedBy=multi-user.target\n",
-        );
-        for program in &bundle.required_programs {
-            put(program, 0o755, b"");
-        }
-        put(BUNDLE_PATH, 0o600, bundle.to_json().as_bytes());
-        let units = FakeUnits::new(&disk);
-        Self { disk, units }
-    }
-
-    fn host(&self) -> NodeHost {
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        NodeHost {
-            disk: Arc::clone(&disk),
-            units: Arc::new(self.units.clone()),
-            machine: Arc::new(LinuxMachine::new(disk, Path::new("/fake"))),
-            ownership: Ownership::Root,
-        }
-    }
-
-    fn apply(&self, bundle: &Bundle, order: u64) -> Result<Report, SessionError> {
-        self.apply_delivered(&bundle.clone().into(), order)
-    }
-
-    fn apply_delivered(&self, delivered: &Delivered, order: u64) -> Result<Report, SessionError> {
-        let clock = TestClock(FakeClock::new(1_700_000_000_000));
-        let surroundings = Surroundings {
-            clock: &clock,
-            jitter: &|| u64::MAX / 2,
-            workers: Workers::Sequential { order },
-            sink: &|_| {},
-            on_recovery: &|_| {},
-        };
-        node::apply(&self.host(), delivered, &surroundings)
-    }
-
-    fn after(&self, crash: Crash, seed: u64) -> Self {
-        let disk = self.disk.after_crash(crash, seed);
-        let units = self.units.after_crash(crash, &disk);
-        Self { disk, units }
-    }
-
-    fn tree(&self) -> String {
-        self.disk.tree_digest(&STORY)
-    }
-
-    fn gate_is_open(&self) -> bool {
-        matches!(node::observe_gate(&self.disk, GATE).expect("the gate can be read"), GateState::Open { .. })
-    }
-
-    /// "The gate is there" must mean: every byte of the bundle is there.
-    fn assert_gate_tells_the_truth(&self, bundle: &Bundle, case: &str) {
-        let gate = node::observe_gate(&self.disk, GATE).expect("the gate can be read");
-        assert!(!matches!(gate, GateState::Damaged { .. }), "{case}: the gate itself is torn: {gate:?}");
-        if !self.gate_is_open() {
-            return;
-        }
-        for file in &bundle.files {
-            let found = self.disk.read(Path::new(&file.path), 1 << 20).expect("readable");
-            assert!(
-                found.as_deref() == Some(&file.content[..]),
-                "{case}: the gate is open, but {} is not whole",
-                file.path
-            );
-        }
-    }
-}
-
-fn expect_converged(report: &Report, case: &str) {
-    assert!(matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo), "{case}: {:?}", report.outcome);
-}
+use support::{FakeNode, GATE, bundle, expect_converged, rich_bundle};
 
 /// A clean run: the tree to end in, and how many effects there are to interrupt.
 fn reference(bundle: &Bundle) -> (String, u64) {
@@ -177,7 +59,7 @@ fn crash_and_resume(bundle: &Bundle, tree: &str, at: u64, crash: Crash, moment: 
 
 #[test]
 fn a_rerun_does_nothing_at_all() {
-    let bundle = bundle();
+    let bundle = rich_bundle();
     let node = FakeNode::new(&bundle);
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
     let effects = node.disk.operations();
@@ -189,36 +71,48 @@ fn a_rerun_does_nothing_at_all() {
 
 #[test]
 fn ends_in_the_same_tree_after_a_crash_at_every_effect() {
-    let bundle = bundle();
-    let (tree, effects) = reference(&bundle);
+    crash_at_every_effect(&bundle(), 3);
+}
+
+#[test]
+fn a_required_hook_has_run_before_the_gate_is_open_whatever_crashes() {
+    crash_at_every_effect(&rich_bundle(), 1);
+}
+
+fn crash_at_every_effect(bundle: &Bundle, seeds: u64) {
+    let (tree, effects) = reference(bundle);
     assert!(effects > 30, "the fake machine sees the run: {effects}");
     let mut seed = 0;
     for at in 1..=effects + 2 {
         for (crash, moment) in kinds() {
-            for _ in 0..3 {
+            for _ in 0..seeds {
                 seed += 1;
-                crash_and_resume(&bundle, &tree, at, crash, moment, seed);
+                crash_and_resume(bundle, &tree, at, crash, moment, seed);
             }
         }
     }
-    assert!(seed > 1_000);
+    assert!(seed > 500, "{seed}");
 }
 
 #[test]
 fn ends_in_the_same_tree_after_a_crash_during_the_recovery_too() {
-    let bundle = bundle();
-    let (tree, effects) = reference(&bundle);
-    for seed in 0..600_u64 {
-        let mut node = FakeNode::new(&bundle);
+    crash_again_and_again(&bundle(), 600);
+    crash_again_and_again(&rich_bundle(), 150);
+}
+
+fn crash_again_and_again(bundle: &Bundle, seeds: u64) {
+    let (tree, effects) = reference(bundle);
+    for seed in 0..seeds {
+        let mut node = FakeNode::new(bundle);
         for round in 0..3 {
             let chance = seed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(round * 17) >> 8;
             let crash = if chance & 1 == 0 { Crash::ProcessKill } else { Crash::PowerLoss };
             node.disk.crash_point().crash_at(1 + chance % effects, Moment::After);
-            let _ = node.apply(&bundle, chance);
+            let _ = node.apply(bundle, chance);
             node = node.after(crash, chance);
-            node.assert_gate_tells_the_truth(&bundle, &format!("seed {seed} round {round}"));
+            node.assert_gate_tells_the_truth(bundle, &format!("seed {seed} round {round}"));
         }
-        expect_converged(&node.apply(&bundle, seed).expect("runs"), &format!("seed {seed}"));
+        expect_converged(&node.apply(bundle, seed).expect("runs"), &format!("seed {seed}"));
         assert_eq!(node.tree(), tree, "seed {seed}");
     }
 }

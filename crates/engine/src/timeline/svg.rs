@@ -206,6 +206,9 @@ fn draw_remarks(canvas: &mut Canvas, run: &RunPicture) {
             canvas.prose("strong", &format!("→ {advice}"));
         }
     }
+    for (name, text) in &run.notes {
+        canvas.prose("strong", &format!("! {name}: {text}"));
+    }
     for (why, names) in &run.blocked {
         canvas.prose("note", &format!("{why}: {}", names.join(", ")));
     }

@@ -143,6 +143,9 @@ fn draw_run(pen: &mut Pen, layout: &Layout, run: &RunPicture) {
             pen.paragraph(Ink::Bold, 6, &format!("→ {advice}"), layout.width);
         }
     }
+    for (name, text) in &run.notes {
+        pen.paragraph(Ink::Plain, 4, &format!("! {name}: {text}"), layout.width);
+    }
     for (why, names) in &run.blocked {
         pen.paragraph(Ink::Plain, 4, &format!("{why}: {}", names.join(", ")), layout.width);
     }

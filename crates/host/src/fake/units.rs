@@ -26,6 +26,8 @@ struct State {
     orders: BTreeMap<UnitName, Option<JobResult>>,
     units: BTreeMap<UnitName, Loaded>,
     jobs: Vec<UnitName>,
+    /// How often jobs of a unit ended well, over all boots: what a unit did to the world stays done.
+    runs: BTreeMap<UnitName, u64>,
 }
 
 #[derive(Clone)]
@@ -77,6 +79,11 @@ impl FakeUnits {
         self.with(|state| state.jobs.clone())
     }
 
+    /// How often the unit was started and did what it is for, over all boots.
+    pub fn runs(&self, unit: &UnitName) -> u64 {
+        self.with(|state| state.runs.get(unit).copied().unwrap_or(0))
+    }
+
     /// The crash point first; then the change, unseen by it; then death, if that was the order.
     fn change<T>(
         &self,
@@ -121,15 +128,21 @@ fn load<'a>(state: &'a mut State, unit: &UnitName, found: &Found) -> &'a mut Loa
 }
 
 fn start(state: &mut State, unit: &UnitName, found: &Found) -> Result<Option<JobResult>, UnitError> {
-    match found {
+    let content = match found {
         Found::Absent => return Err(UnitError::NotFound { unit: unit.0.clone() }),
         Found::Masked => return Err(UnitError::Masked { unit: unit.0.clone() }),
-        Found::File { .. } => {}
-    }
+        Found::File { content, .. } => content,
+    };
+    // As with systemd: what has done its work is over.
+    let is_over = content.contains("Type=oneshot") && !content.contains("RemainAfterExit=yes");
     let order = state.orders.get(unit).copied().unwrap_or(Some(JobResult::Done));
     state.jobs.push(unit.clone());
+    if order == Some(JobResult::Done) {
+        *state.runs.entry(unit.clone()).or_default() += 1;
+    }
     let loaded = load(state, unit, found);
     (loaded.active, loaded.result) = match order {
+        Some(JobResult::Done) if is_over => (ActiveState::Inactive, "success".to_owned()),
         Some(JobResult::Done) => (ActiveState::Active, "success".to_owned()),
         Some(JobResult::Failed) => (ActiveState::Failed, "exit-code".to_owned()),
         Some(_) => (ActiveState::Inactive, "success".to_owned()),

@@ -1,6 +1,6 @@
 //! [`Units`] over the system bus: systemd itself, asked by name, waited for by signal.
 //!
-//! In: the address of the bus. Out: D-Bus calls; no child process, no polling. The connection is made at the first call
+//! In: the address of the bus. Out: D-Bus calls; no child process, no polling (but for the log of a unit that failed). The connection is made at the first call
 //! and again after it broke. A call blocks the calling thread only, and may be made inside an async runtime.
 
 use std::future::{Future, poll_fn};
@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath, Proxy, fdo};
 
+use super::log::{JOURNAL_FOLDERS, last_lines};
 use super::proxies::{JobRemovedStream, ManagerProxy, UnitProxy};
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
 
@@ -22,10 +23,15 @@ pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
+/// journald writes lines down a moment after they were said; so often, and so long after each other, we look.
+const LOG_LOOKS: u32 = 10;
+const LOG_REST: Duration = Duration::from_millis(100);
 const SERVICE: &str = "org.freedesktop.systemd1";
 
 pub struct SystemdUnits {
     address: String,
+    /// Where the units that answer on this bus leave their logs.
+    journals: &'static [&'static str],
     bus: Mutex<Option<Arc<Bus>>>,
 }
 
@@ -52,7 +58,8 @@ impl From<zbus::Error> for Failure {
 impl SystemdUnits {
     /// `None` is the system bus of this machine; another one is given as `unix:path=/tmp/bus`.
     pub fn new(address: Option<&str>) -> Self {
-        Self { address: address.unwrap_or(SYSTEM_BUS_ADDRESS).to_owned(), bus: Mutex::new(None) }
+        let journals: &[&str] = if address.is_none() { &JOURNAL_FOLDERS } else { &[] };
+        Self { address: address.unwrap_or(SYSTEM_BUS_ADDRESS).to_owned(), journals, bus: Mutex::new(None) }
     }
 
     fn bus(&self, deadline: Duration) -> Result<Arc<Bus>, UnitError> {
@@ -188,7 +195,7 @@ impl Units for SystemdUnits {
     }
 
     fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
-        let name = unit.0.clone();
+        let (name, journals) = (unit.0.clone(), self.journals);
         self.ask("restart", &unit.0, deadline, |bus, manager| async move {
             let (path, id) = require_loaded(&bus, &manager, &name).await?;
             // Listening starts before the job does. Only signals about this unit are let through: a queue full of
@@ -198,7 +205,7 @@ impl Units for SystemdUnits {
             match wait_for_job(&mut removed, &job).await? {
                 JobResult::Done => Ok(()),
                 result => {
-                    let detail = unit_detail(&bus, &path, &id).await;
+                    let detail = unit_detail(&bus, &path, &id).await + &unit_log(&bus, &path, journals).await;
                     Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail }))
                 }
             }
@@ -312,6 +319,26 @@ async fn unit_detail(bus: &Connection, path: &OwnedObjectPath, name: &str) -> St
         Ok(status) => format!(" (unit result {result:?}, main process status {status})"),
         Err(_) => format!(" (unit result {result:?})"),
     }
+}
+
+/// Its last lines, once they are all there: until two looks show the same. Best effort, as above.
+async fn unit_log(bus: &Connection, path: &OwnedObjectPath, journals: &[&str]) -> String {
+    if journals.is_empty() {
+        return String::new();
+    }
+    let Ok(unit) = unit_proxy(bus, path).await else { return String::new() };
+    let Ok(invocation) = unit.invocation_id().await else { return String::new() };
+    let invocation: String = invocation.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut lines = last_lines(journals, &invocation);
+    for _ in 0..LOG_LOOKS {
+        tokio::time::sleep(LOG_REST).await;
+        let before = std::mem::replace(&mut lines, last_lines(journals, &invocation));
+        if !lines.is_empty() && lines == before {
+            break;
+        }
+    }
+    let quoted: Vec<String> = lines.iter().map(|line| format!("{line:?}")).collect();
+    if quoted.is_empty() { String::new() } else { format!("; its last lines: {}", quoted.join(", ")) }
 }
 
 fn is_no_such_unit(error: &zbus::Error) -> bool {

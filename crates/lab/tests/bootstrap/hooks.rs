@@ -1,0 +1,105 @@
+//! What users add of their own: hooks, files, units, kernel parameters.
+
+use lab::{LabOptions, Node, WorkerSpec};
+
+use crate::support::{PATIENCE, lab, node, status, user_data};
+
+/// Monotonic microseconds at which the unit's main process was started last.
+fn started(node: &Node, unit: &str) -> u64 {
+    let shown = node.run(&["systemctl", "show", "-P", "ExecMainStartTimestampMonotonic", unit]).expect("systemctl");
+    shown.trim().parse().expect("a number")
+}
+
+/// A hook that must leave its mark, one that may fail, a program of the user's that both the hook and a unit need.
+const GROUP: &str = r#"  sysctls: {net.core.somaxconn: "1024"}
+  fileAssets:
+    - path: /opt/mark
+      mode: "0755"
+      content: |
+        #!/bin/sh
+        echo "$1" >> /var/tmp/marks
+  hooks:
+    - {name: early, slot: before-files, unit: 'ExecStart=/bin/sh -c "test ! -e /opt/mark"'}
+    - {name: mark, slot: before-kubelet, unit: 'ExecStart=/opt/mark hook'}
+    - {name: broken, slot: after-runtime, necessity: optional, unit: 'ExecStart=/bin/sh -c "echo nobody is here; exit 7"'}
+    - {name: late, slot: after-kubelet, unit: 'ExecStart=/opt/mark late'}
+  units:
+    - name: extra.service
+      enabled: true
+      content: |
+        [Service]
+        Type=oneshot
+        RemainAfterExit=yes
+        ExecStart=/opt/mark unit
+        [Install]
+        WantedBy=multi-user.target
+"#;
+
+#[test]
+fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let spec = WorkerSpec { more_of_group: GROUP.to_owned(), ..WorkerSpec::of(&lab) };
+    let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+
+    assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\n");
+    let kernel = machine.read_file("/etc/sysctl.d/90-nodestrap.conf").expect("kernel parameters");
+    assert!(kernel.contains("net.core.somaxconn = 1024"), "{kernel}");
+    // Each has ended before the next one was started, whatever systemd's own order is.
+    let order = ["nodestrap-kernel", "containerd", "extra", "nodestrap-hook-mark", "kubelet"];
+    let times = order.map(|unit| started(&machine, &format!("{unit}.service")));
+    assert!(times.is_sorted() && times[0] > 0, "{order:?} {times:?}");
+
+    let output = status(&machine).expect("status runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "an optional hook is no failure: {text}");
+    for word in ["run-hook-broken", "optional hook \"broken\"", "status 7", "nobody is here"] {
+        assert!(text.contains(word), "{word:?} is not in:\n{text}");
+    }
+    let timeline = machine.run(&["nodestrap", "timeline"]).expect("timeline");
+    assert!(timeline.contains("! run-hook-broken: optional hook"), "{timeline}");
+
+    // Nothing is run again, neither by a second apply nor by a reboot.
+    let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
+    assert!(again.contains("nothing to do"), "{again}");
+    machine.reboot().expect("reboots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready again");
+    machine
+        .wait_until("the unit of the user runs at boot", PATIENCE, |node| {
+            Ok(node.exec(&["systemctl", "is-active", "-q", "extra.service"])?.status.success())
+        })
+        .expect("extra.service");
+    assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\nunit\n");
+}
+
+#[test]
+fn a_required_hook_that_fails_keeps_the_gate_shut_until_it_is_mended() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let group = "  hooks:\n    \
+                 - {name: disk, slot: before-kubelet, unit: 'ExecStart=/bin/sh -c \"echo looking for the disk; cat /var/tmp/disk\"'}\n";
+    let spec = WorkerSpec { more_of_group: group.to_owned(), ..WorkerSpec::of(&lab) };
+    let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
+    // Twice, so that a retry is seen to change nothing.
+    machine
+        .wait_until("the bootstrap has failed twice", PATIENCE, |node| {
+            Ok(node.journal("k8s-node-bootstrap.service").matches("stopped at run-hook-disk").count() >= 2)
+        })
+        .expect("the hook fails");
+    assert!(!machine.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"]).expect("test").status.success());
+    assert!(!machine.exec(&["pgrep", "-x", "kubelet"]).expect("pgrep").status.success(), "the kubelet must not run");
+    // While a run is under way the status tells of that one.
+    let words = ["run-hook-disk", "required hook \"disk\"", "looking for the disk", "/var/tmp/disk", "optional"];
+    let mut text = String::new();
+    machine
+        .wait_until("the status names the hook and what it said", PATIENCE, |node| {
+            let output = status(node)?;
+            text = String::from_utf8_lossy(&output.stdout).into_owned();
+            Ok(output.status.code() == Some(4) && words.iter().all(|word| text.contains(word)))
+        })
+        .unwrap_or_else(|error| panic!("{error:#}: {text}"));
+    let nodes = lab.kubectl(&["get", "nodes", "-o", "name"]).expect("nodes");
+    assert_eq!(nodes.trim(), "", "nobody may have joined");
+
+    machine.run(&["sh", "-c", "echo sda > /var/tmp/disk"]).expect("mended");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready without further help");
+}

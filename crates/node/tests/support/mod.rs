@@ -1,0 +1,183 @@
+//! A fake machine as its image makes it, bundles to put on it, and a whole run of `apply`.
+#![allow(dead_code, clippy::disallowed_methods, reason = "each test file uses its part; the spec's files are real")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
+use host::disk::Disk;
+use host::fake::{Crash, FakeClock, FakeDisk, FakeUnits};
+use host::machine::LinuxMachine;
+use host::units::UnitName;
+use node::{Delivered, GateState, NodeHost, Ownership, SessionError, Surroundings};
+use render::bundle::{BUNDLE_PATH, Bundle};
+use spec::Source;
+
+const SPEC: &str = include_str!("../../../../examples/minimal.yaml");
+/// What may differ between two ways to the same node: the story of how it got there.
+pub(crate) const STORY: [&str; 2] = ["/var/lib/nodestrap", "/run"];
+pub(crate) const GATE: &str = "/etc/kubernetes/kubelet.env";
+
+/// Of the ten-line example.
+pub(crate) fn bundle() -> Bundle {
+    render("", "")
+}
+
+/// Everything that a node has to do something for: a hook in every slot, a unit of the user's that runs and one that
+/// ends, kernel parameters.
+pub(crate) fn rich_bundle() -> Bundle {
+    let hook = |name: &str, slot: &str| format!("    - {{name: {name}, slot: {slot}, unit: ExecStart=/bin/true}}\n");
+    let hooks: String = HOOKS.iter().map(|(name, slot)| hook(name, slot)).collect();
+    let unit = |name: &str, kind: &str| {
+        let content = format!("[Service]\\nType={kind}\\nExecStart=/bin/x\\n[Install]\\nWantedBy=multi-user.target\\n");
+        format!("    - {{name: {name}.service, enabled: true, content: \"{content}\"}}\n")
+    };
+    let units = unit("runs", "exec") + &unit("ends", "oneshot");
+    let group = format!("  sysctls: {{vm.max_map_count: \"262144\"}}\n  hooks:\n{hooks}  units:\n{units}");
+    render("", &group)
+}
+
+/// Names and slots of the hooks of [`rich_bundle`], in the order in which they run.
+pub(crate) const HOOKS: [(&str, &str); 7] = [
+    ("first", "before-files"),
+    ("second", "after-files"),
+    ("third", "before-runtime"),
+    ("fourth", "after-runtime"),
+    ("fifth-a", "before-kubelet"),
+    ("fifth-b", "before-kubelet"),
+    ("sixth", "after-kubelet"),
+];
+
+pub(crate) fn hook_unit(name: &str) -> UnitName {
+    UnitName(format!("nodestrap-hook-{name}.service"))
+}
+
+/// The example, with more lines for the specs of its cluster and its group.
+pub(crate) fn render(cluster: &str, group: &str) -> Bundle {
+    let (head, tail) = SPEC.split_once("---\n").expect("two documents");
+    let text = format!("{head}{cluster}---\n{}\nspec:\n  labels: {{a: b}}\n{group}", tail.trim_end());
+    let text = if cluster.is_empty() && group.is_empty() { SPEC.to_owned() } else { text };
+    let spec = spec::parse(&[Source::new("test.yaml", text)]).resolve(|reference| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../render/tests");
+        std::fs::read(folder.join(&reference.path)).map_err(|error| format!("{}: {error}", reference.path))
+    });
+    let complete = spec.and_then(|spec| spec::complete(&spec));
+    let complete =
+        complete.unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)));
+    render::render_bundle(&complete, "workers").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A machine as its image makes it, with the bundle delivered.
+#[derive(Clone)]
+pub(crate) struct FakeNode {
+    pub(crate) disk: FakeDisk,
+    pub(crate) units: FakeUnits,
+}
+
+pub(crate) struct TestClock(FakeClock);
+
+pub(crate) fn clock() -> TestClock {
+    TestClock(FakeClock::new(1_700_000_000_000))
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.now_ms())
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration);
+    }
+}
+
+impl FakeNode {
+    pub(crate) fn new(bundle: &Bundle) -> Self {
+        let disk = FakeDisk::new();
+        let image = disk.uncounted();
+        let put = |path: &str, mode: u32, content: &[u8]| {
+            host::files::write_durable(&image, Path::new(path), mode, content, None).expect("the image is made");
+        };
+        put("/etc/os-release", 0o644, b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n");
+        put("/etc/hostname", 0o644, b"n1\n");
+        put("/etc/machine-id", 0o444, b"0123456789abcdef0123456789abcdef\n");
+        put(
+            "/usr/lib/systemd/system/containerd.service",
+            0o644,
+            b"[Service]\nExecStart=/usr/bin/containerd\n[Install]\nWantedBy=multi-user.target\n",
+        );
+        for program in &bundle.required_programs {
+            put(program, 0o755, b"");
+        }
+        put(BUNDLE_PATH, 0o600, bundle.to_json().as_bytes());
+        let units = FakeUnits::new(&disk);
+        Self { disk, units }
+    }
+
+    pub(crate) fn host(&self) -> NodeHost {
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        NodeHost {
+            disk: Arc::clone(&disk),
+            units: Arc::new(self.units.clone()),
+            machine: Arc::new(LinuxMachine::new(disk, Path::new("/fake"))),
+            ownership: Ownership::Root,
+        }
+    }
+
+    pub(crate) fn apply(&self, bundle: &Bundle, order: u64) -> Result<Report, SessionError> {
+        self.apply_delivered(&bundle.clone().into(), order)
+    }
+
+    pub(crate) fn apply_delivered(&self, delivered: &Delivered, order: u64) -> Result<Report, SessionError> {
+        let clock = clock();
+        let surroundings = Surroundings {
+            clock: &clock,
+            jitter: &|| u64::MAX / 2,
+            workers: Workers::Sequential { order },
+            sink: &|_| {},
+            on_recovery: &|_| {},
+        };
+        node::apply(&self.host(), delivered, &surroundings)
+    }
+
+    pub(crate) fn after(&self, crash: Crash, seed: u64) -> Self {
+        let disk = self.disk.after_crash(crash, seed);
+        let units = self.units.after_crash(crash, &disk);
+        Self { disk, units }
+    }
+
+    pub(crate) fn tree(&self) -> String {
+        self.disk.tree_digest(&STORY)
+    }
+
+    pub(crate) fn gate_is_open(&self) -> bool {
+        matches!(node::observe_gate(&self.disk, GATE).expect("the gate can be read"), GateState::Open { .. })
+    }
+
+    /// "The gate is there" must mean: every byte of the bundle is there.
+    pub(crate) fn assert_gate_tells_the_truth(&self, bundle: &Bundle, case: &str) {
+        let gate = node::observe_gate(&self.disk, GATE).expect("the gate can be read");
+        assert!(!matches!(gate, GateState::Damaged { .. }), "{case}: the gate itself is torn: {gate:?}");
+        if !self.gate_is_open() {
+            return;
+        }
+        for file in &bundle.files {
+            let found = self.disk.read(Path::new(&file.path), 1 << 20).expect("readable");
+            assert!(
+                found.as_deref() == Some(&file.content[..]),
+                "{case}: the gate is open, but {} is not whole",
+                file.path
+            );
+        }
+        for hook in bundle.hooks.iter().filter(|hook| hook.required && hook.slot != "after-kubelet") {
+            let runs = self.units.runs(&UnitName(hook.unit.clone()));
+            assert!(runs > 0, "{case}: the gate is open, but hook {} has not run", hook.name);
+        }
+    }
+}
+
+pub(crate) fn expect_converged(report: &Report, case: &str) {
+    assert!(matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo), "{case}: {:?}", report.outcome);
+}
