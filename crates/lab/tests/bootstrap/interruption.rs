@@ -67,7 +67,7 @@ fn wait_for_stop(machine: &Node) -> Result<()> {
 }
 
 /// One node, interrupted once; the tree it ends in.
-fn interrupted(lab: &Lab, user_data: &str, name: &str, point: (&'static str, u32), end: End) -> Result<String> {
+fn interrupted(lab: &Lab, user_data: &[u8], name: &str, point: (&'static str, u32), end: End) -> Result<String> {
     let machine = lab.add_node(node(name, user_data).before_boot(move |root| stop_at(root, point, end)))?;
     if matches!(end, End::Machine) {
         wait_for_stop(&machine)?;
