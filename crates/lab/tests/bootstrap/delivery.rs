@@ -122,7 +122,12 @@ fn ignition_brings_the_binary_the_bundle_and_the_unit_before_the_first_boot() {
 
     for (ignition, name, format) in IGNITIONS {
         let options = options(name, (ignition, format), &spec_with(&binary()));
-        let machine = lab.add_node(options).expect("Ignition runs and the node boots");
+        let machine = lab.add_node(options.not_started()).expect("Ignition runs");
+        // It enables by a preset, which systemd follows on the first boot; until then the unit is not enabled.
+        let preset = machine.root().join("etc/systemd/system-preset/20-ignition.preset");
+        assert!(std::fs::read_to_string(preset).expect("a preset").contains(&format!("enable {UNIT}")));
+        assert!(!machine.root().join("etc/systemd/system/multi-user.target.wants").join(UNIT).is_symlink());
+        machine.start().expect("the node boots");
         lab.wait_node_ready(name, PATIENCE).expect("Ready");
         machine.wait_booted(PATIENCE).expect("no unit failed");
         assert_eq!(machine.run(&["systemctl", "is-enabled", UNIT]).expect("systemctl").trim(), "enabled");

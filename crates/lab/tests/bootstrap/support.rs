@@ -56,7 +56,7 @@ pub(crate) fn status(node: &Node) -> Result<Output> {
 
 /// What nodestrap made, one line a file: mode, owner, digest, path. Times and the journal are left out.
 pub(crate) fn tree(node: &Node) -> Result<String> {
-    let script = "cd / && find etc/kubernetes etc/containerd etc/nodestrap etc/systemd/system etc/cni \
+    let script = "cd / && find etc/kubernetes etc/containerd etc/nodestrap etc/systemd/system etc/cni etc/sysctl.d etc/modules-load.d \
                   \\( -type f -o -type l \\) | sort | while read -r f; do \
                   if [ -L \"$f\" ]; then echo \"link $(readlink \"$f\") $f\"; \
                   else echo \"$(stat -c '%a %u:%g' \"$f\") $(sha256sum < \"$f\" | cut -c1-64) $f\"; fi; done";
