@@ -20,6 +20,7 @@ use crate::routes;
 use crate::state::{State, StateFile, check_name};
 use crate::teardown::{reap_abandoned, tear_down};
 use crate::wait::{Fatal, wait_until};
+use crate::web::WebServer;
 
 /// Leaves room for a node's name in the name of the machine.
 const LONGEST_LAB_NAME: usize = 20;
@@ -236,6 +237,11 @@ impl Lab {
     /// A program in the network of the hub, where the API server is; it sees the files of this machine.
     pub fn hub_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         inside(&self.name, HUB_MEMBER, program)
+    }
+
+    /// A web server in the hub, empty as yet.
+    pub fn start_web_server(&self) -> Result<WebServer> {
+        WebServer::start(&self.name)
     }
 
     /// Makes a node and boots it. Returns when its systemd answers, not when it has finished booting.

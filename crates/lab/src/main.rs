@@ -245,9 +245,7 @@ fn node(lab: &Lab, action: NodeAction) -> Result<()> {
             let mut options = NodeOptions::named(&node);
             options.nodestrap = nodestrap.or_else(nodestrap_binary);
             options.user_data = match (user_data, &options.nodestrap) {
-                (Some(path), _) => {
-                    Some(std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
-                }
+                (Some(path), _) => Some(std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?),
                 (None, Some(nodestrap)) => Some(WorkerSpec::of(lab).user_data(nodestrap)?),
                 (None, None) => None,
             };

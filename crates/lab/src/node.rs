@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Consumers};
 use crate::command::{last_lines, output_text, stdout_of, tail};
+use crate::consumers::IgnitionSpec;
 use crate::control_plane::log_path;
 use crate::keeper::{self, keep_node, nspawn_process};
 use crate::lab::{Lab, Lifetime};
-use crate::network::{self, Addresses, HUB_MEMBER, connect_node, free_index};
+use crate::network::{self, Addresses, HUB_MEMBER, connect_node, free_index, inside};
 use crate::node_root::{NodeFolders, install_nodestrap, write_identity};
 use crate::process::ProcessId;
 use crate::state::{Desired, NodeState, StateFile, check_name};
@@ -32,7 +33,9 @@ pub type BeforeBoot<'a> = Box<dyn FnOnce(&Path) -> Result<()> + 'a>;
 pub struct NodeOptions<'a> {
     pub name: String,
     /// For cloud-init, as a cloud would hand it over.
-    pub user_data: Option<String>,
+    pub user_data: Option<Vec<u8>>,
+    /// For Ignition, which carries it out in the network of the node before the first boot, as from an initramfs.
+    pub ignition: Option<(IgnitionSpec, Vec<u8>)>,
     /// The program to install together with the units of `dist/systemd`, as the Debian package does.
     pub nodestrap: Option<PathBuf>,
     pub before_boot: Option<BeforeBoot<'a>>,
@@ -43,11 +46,16 @@ pub struct NodeOptions<'a> {
 impl<'a> NodeOptions<'a> {
     pub fn named(name: impl Into<String>) -> Self {
         let desired = Desired::Running;
-        Self { name: name.into(), user_data: None, nodestrap: None, before_boot: None, desired }
+        Self { name: name.into(), user_data: None, ignition: None, nodestrap: None, before_boot: None, desired }
     }
 
-    pub fn user_data(mut self, user_data: impl Into<String>) -> Self {
+    pub fn user_data(mut self, user_data: impl Into<Vec<u8>>) -> Self {
         self.user_data = Some(user_data.into());
+        self
+    }
+
+    pub fn ignition(mut self, spec: IgnitionSpec, config: impl Into<Vec<u8>>) -> Self {
+        self.ignition = Some((spec, config.into()));
         self
     }
 
@@ -56,7 +64,7 @@ impl<'a> NodeOptions<'a> {
         self
     }
 
-    /// The root is complete but nothing runs in it yet.
+    /// The root is complete but nothing runs in it yet, not even Ignition.
     pub fn before_boot(mut self, change: impl FnOnce(&Path) -> Result<()> + 'a) -> Self {
         self.before_boot = Some(Box::new(change));
         self
@@ -104,6 +112,11 @@ impl Node {
         }
         if let Some(change) = options.before_boot {
             change(&node.root()).with_context(|| format!("changing the root of {name} before its first boot"))?;
+        }
+        if let Some((spec, config)) = &options.ignition {
+            let enter = |program: &Path| inside(lab.name(), name, program);
+            let ignited = Consumers::open()?.ignite(*spec, config, &node.root(), &enter);
+            ignited.with_context(|| format!("running Ignition for {name}"))?;
         }
         if options.desired == Desired::Running {
             node.start()?;

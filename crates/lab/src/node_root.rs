@@ -55,16 +55,16 @@ impl NodeFolders {
 }
 
 /// What makes a root this node: names, machine id, cloud-init seed.
-pub(crate) fn write_identity(root: &Path, name: &str, addresses: &Addresses, user_data: Option<&str>) -> Result<()> {
-    write_file(&root.join("etc/hostname"), &format!("{name}\n"))?;
+pub(crate) fn write_identity(root: &Path, name: &str, addresses: &Addresses, user_data: Option<&[u8]>) -> Result<()> {
+    write_file(&root.join("etc/hostname"), format!("{name}\n"))?;
     let hosts = format!("127.0.0.1 localhost\n::1 localhost\n{} {name}\n", addresses.v4);
     write_file(&root.join("etc/hosts"), &hosts)?;
-    write_file(&root.join("etc/machine-id"), &format!("{}\n", random_hex_128()?))?;
+    write_file(&root.join("etc/machine-id"), format!("{}\n", random_hex_128()?))?;
     // Nobody answers there: a lookup fails at once instead of reaching the machine's own resolver.
-    write_file(&root.join("etc/resolv.conf"), &format!("nameserver {}\n", HUB.v4))?;
+    write_file(&root.join("etc/resolv.conf"), format!("nameserver {}\n", HUB.v4))?;
     let seed = root.join("var/lib/cloud/seed/nocloud");
-    write_file(&seed.join("meta-data"), &format!("instance-id: i-{name}\nlocal-hostname: {name}\n"))?;
-    write_file(&seed.join("user-data"), user_data.unwrap_or("#cloud-config\n{}\n"))?;
+    write_file(&seed.join("meta-data"), format!("instance-id: i-{name}\nlocal-hostname: {name}\n"))?;
+    write_file(&seed.join("user-data"), user_data.unwrap_or(b"#cloud-config\n{}\n"))?;
     std::fs::set_permissions(seed.join("user-data"), std::fs::Permissions::from_mode(0o600)).context("user-data")
 }
 
@@ -115,11 +115,11 @@ fn enable_folders(unit: &str) -> Vec<String> {
 }
 
 /// Writes a file and the folders above it.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     }
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    std::fs::write(path, content).with_context(|| format!("writing {}", path.display()))
 }
 
 /// From the kernel, as a uuid without its dashes: the form of a machine id.

@@ -63,7 +63,7 @@ impl Lab {
         write_file(&kubernetes.join("bootstrap.kubeconfig"), bootstrap.render().expose())?;
         let node_ip =
             if self.is_dual_stack() { format!("{},{}", addresses.v4, addresses.v6) } else { addresses.v4.to_string() };
-        write_file(&root.join("etc/kubernetes/node.env"), &format!("NODE_NAME={name}\nNODE_IP={node_ip}\n"))?;
+        write_file(&root.join("etc/kubernetes/node.env"), format!("NODE_NAME={name}\nNODE_IP={node_ip}\n"))?;
         install_unit(root, &recipe("node").join("containerd.service"), Enable::AsInstallSectionSays)?;
         install_unit(root, &recipe("plain-kubelet").join("kubelet.service"), Enable::AsInstallSectionSays)
     }

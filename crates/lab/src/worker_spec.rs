@@ -1,6 +1,6 @@
-//! The spec of a worker that fits a lab, and the user data that nodestrap makes of it.
+//! The spec of a worker that fits a lab, and what nodestrap makes of it.
 //!
-//! In: a lab, and what a test wants to say wrong on purpose. Out: text. Fails if the program does not render it.
+//! In: a lab, and what a test wants to say otherwise or wrong on purpose. Out: text. Fails if the program does not render it.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +16,18 @@ pub struct WorkerSpec {
     pub token: String,
     pub authority_pem: String,
     pub service_cidrs: &'static str,
-    /// More lines for the spec of the cluster, indented by two.
-    pub more_of_cluster: String,
-    /// More lines for the spec of the group, indented by two.
-    pub more_of_group: String,
+    /// More fields of the Cluster's spec, in YAML, from the first column on.
+    pub cluster: String,
+    /// More fields of the NodeGroup's spec, likewise.
+    pub group: String,
+}
+
+/// What `nodestrap render` gave.
+#[derive(Clone)]
+pub struct Rendered {
+    pub bytes: Vec<u8>,
+    /// What it said beside that, for a person.
+    pub remarks: String,
 }
 
 impl WorkerSpec {
@@ -29,15 +37,16 @@ impl WorkerSpec {
             token: lab.bootstrap_token().to_owned(),
             authority_pem: lab.ca_pem().to_owned(),
             service_cidrs: "[10.98.0.0/24]",
-            more_of_cluster: String::new(),
-            more_of_group: String::new(),
+            cluster: String::new(),
+            group: String::new(),
         }
     }
 
     /// The settings of kubelet and containerd are what this kind of machine needs; the README of this crate says why.
     pub fn text(&self) -> String {
-        let authority = self.authority_pem.lines().fold(String::new(), |text, line| text + "      " + line + "\n");
-        let Self { token, service_cidrs, more_of_cluster, more_of_group, .. } = self;
+        let authority = indented(&self.authority_pem, 6);
+        let (cluster, group) = (indented(&self.cluster, 2), indented(&self.group, 2));
+        let Self { token, service_cidrs, .. } = self;
         format!(
             "\
 apiVersion: nodestrap.io/v1alpha1
@@ -49,7 +58,7 @@ spec:
     bootstrapToken: {token}
     certificateAuthority: |
 {authority}  networking: {{serviceCIDRs: {service_cidrs}}}
-{more_of_cluster}---
+{cluster}---
 apiVersion: nodestrap.io/v1alpha1
 kind: NodeGroup
 metadata: {{name: workers}}
@@ -60,18 +69,28 @@ spec:
   containerRuntime:
     sandboxImage: nodestrap.local/pause:1
     config: {{plugins: {{io.containerd.cri.v1.runtime: {{restrict_oom_score_adj: true}}}}}}
-{more_of_group}"
+{group}"
         )
     }
 
-    /// What `nodestrap render` makes of it, for cloud-init.
-    pub fn user_data(&self, nodestrap: &Path) -> Result<String> {
-        let file = std::env::temp_dir().join(format!("nodestrap-lab-spec-{}-{:p}.yaml", std::process::id(), self));
-        std::fs::write(&file, self.text()).with_context(|| format!("writing {}", file.display()))?;
-        let output = Command::new(nodestrap).arg("render").arg(&file).output();
-        std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
-        let output = output.with_context(|| format!("running {}", nodestrap.display()))?;
-        ensure!(output.status.success(), "rendering the spec: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?)
+    /// User data, in the form that the spec decides on.
+    pub fn user_data(&self, nodestrap: &Path) -> Result<Vec<u8>> {
+        self.render(nodestrap, &[]).map(|rendered| rendered.bytes)
     }
+
+    /// `nodestrap render` with more arguments, such as `&["--format", "bundle"]`.
+    pub fn render(&self, nodestrap: &Path, arguments: &[&str]) -> Result<Rendered> {
+        let folder = tempfile::tempdir().context("making a folder for the spec")?;
+        let file = folder.path().join("spec.yaml");
+        std::fs::write(&file, self.text()).with_context(|| format!("writing {}", file.display()))?;
+        let output = Command::new(nodestrap).arg("render").arg(&file).args(arguments).output();
+        let output = output.with_context(|| format!("running {}", nodestrap.display()))?;
+        let remarks = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "rendering the spec: {remarks}");
+        Ok(Rendered { bytes: output.stdout, remarks })
+    }
+}
+
+fn indented(text: &str, columns: usize) -> String {
+    text.lines().map(|line| format!("{:columns$}{line}\n", "")).collect()
 }

@@ -32,16 +32,33 @@ impl Consumers {
     /// Does to a folder what Ignition does to the root of a machine on its first boot, as far as files and units go.
     /// There is no network, and what a golden config would download is nowhere: an empty file takes its place.
     pub fn run_ignition(&self, spec: IgnitionSpec, config: &Path, root: &Path) -> Result<()> {
+        let enter = |program: &Path| {
+            let mut command = without_network();
+            command.arg(program);
+            command
+        };
+        self.ignite(spec, without_downloads(config)?.as_bytes(), root, &enter)
+    }
+
+    /// Carries out a config as it is; `enter` makes the command that runs Ignition in some network.
+    pub(crate) fn ignite(
+        &self,
+        spec: IgnitionSpec,
+        config: &[u8],
+        root: &Path,
+        enter: &dyn Fn(&Path) -> Command,
+    ) -> Result<()> {
         let work = tempfile::tempdir().context("making a folder for Ignition's state")?;
         let local = work.path().join("config.ign");
-        std::fs::write(&local, without_downloads(config)?).context("writing the config")?;
+        std::fs::write(&local, config).context("writing the config")?;
+        let engine = self.ignition_of(spec)?.engine;
         let (platform, stages) = match spec {
             IgnitionSpec::Two => ("-oem", ["files"].as_slice()),
             IgnitionSpec::Three => ("-platform", ["fetch", "files"].as_slice()),
         };
         for stage in stages {
-            let mut command = without_network();
-            command.arg(&self.ignition_of(spec)?.engine).env("IGNITION_CONFIG_FILE", &local);
+            let mut command = enter(&engine);
+            command.env("IGNITION_CONFIG_FILE", &local);
             command.args([platform, "file", "-stage", stage, "-log-to-stdout", "-root"]).arg(root);
             command.arg("-config-cache").arg(work.path().join("config"));
             if spec == IgnitionSpec::Three {

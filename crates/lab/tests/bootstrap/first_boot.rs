@@ -2,7 +2,7 @@
 
 use lab::{LabOptions, WorkerSpec};
 
-use crate::support::{PATIENCE, lab, node, status, tree, user_data};
+use crate::support::{PATIENCE, lab, node, status, tree, user_data, wait_mended, wait_ready_in_this_boot};
 
 /// Monotonic microseconds at which the unit's main process was started.
 fn started(node: &lab::Node, unit: &str) -> u64 {
@@ -47,24 +47,14 @@ fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
     let before = tree(&machine).expect("tree");
     machine.run(&["sh", "-c", "echo KUBELET_ARGS= > /etc/kubernetes/kubelet.env"]).expect("damaged");
     machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
-    machine
-        .wait_until("the gate is whole again and the kubelet runs", PATIENCE, |node| {
-            let is_whole = node.exec(&["nodestrap", "gate"])?.status.success();
-            Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", "kubelet.service"])?.status.success())
-        })
-        .expect("mended");
+    wait_mended(&machine).expect("mended");
     assert_eq!(tree(&machine).expect("tree"), before);
 
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
-    lab.wait_node_ready("n1", PATIENCE).expect("Ready again");
+    wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
     let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
     assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
-    machine
-        .wait_until("the kubelet runs again", PATIENCE, |node| {
-            Ok(node.exec(&["systemctl", "is-active", "-q", "kubelet.service"])?.status.success())
-        })
-        .expect("kubelet");
     assert_eq!(tree(&machine).expect("tree"), before);
 }
 

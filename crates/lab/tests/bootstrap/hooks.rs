@@ -11,34 +11,34 @@ fn started(node: &Node, unit: &str) -> u64 {
 }
 
 /// A hook that must leave its mark, one that may fail, a program of the user's that both the hook and a unit need.
-const GROUP: &str = r#"  sysctls: {net.core.somaxconn: "1024"}
-  fileAssets:
-    - path: /opt/mark
-      mode: "0755"
-      content: |
-        #!/bin/sh
-        echo "$1" >> /var/tmp/marks
-  hooks:
-    - {name: early, slot: before-files, unit: 'ExecStart=/bin/sh -c "test ! -e /opt/mark"'}
-    - {name: mark, slot: before-kubelet, unit: 'ExecStart=/opt/mark hook'}
-    - {name: broken, slot: after-runtime, necessity: optional, unit: 'ExecStart=/bin/sh -c "echo nobody is here; exit 7"'}
-    - {name: late, slot: after-kubelet, unit: 'ExecStart=/opt/mark late'}
-  units:
-    - name: extra.service
-      enabled: true
-      content: |
-        [Service]
-        Type=oneshot
-        RemainAfterExit=yes
-        ExecStart=/opt/mark unit
-        [Install]
-        WantedBy=multi-user.target
+const GROUP: &str = r#"sysctls: {net.core.somaxconn: "1024"}
+fileAssets:
+  - path: /opt/mark
+    mode: "0755"
+    content: |
+      #!/bin/sh
+      echo "$1" >> /var/tmp/marks
+hooks:
+  - {name: early, slot: before-files, unit: 'ExecStart=/bin/sh -c "test ! -e /opt/mark"'}
+  - {name: mark, slot: before-kubelet, unit: 'ExecStart=/opt/mark hook'}
+  - {name: broken, slot: after-runtime, necessity: optional, unit: 'ExecStart=/bin/sh -c "echo nobody is here; exit 7"'}
+  - {name: late, slot: after-kubelet, unit: 'ExecStart=/opt/mark late'}
+units:
+  - name: extra.service
+    enabled: true
+    content: |
+      [Service]
+      Type=oneshot
+      RemainAfterExit=yes
+      ExecStart=/opt/mark unit
+      [Install]
+      WantedBy=multi-user.target
 "#;
 
 #[test]
 fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let spec = WorkerSpec { more_of_group: GROUP.to_owned(), ..WorkerSpec::of(&lab) };
+    let spec = WorkerSpec { group: GROUP.to_owned(), ..WorkerSpec::of(&lab) };
     let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
 
@@ -75,9 +75,9 @@ fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
 #[test]
 fn a_required_hook_that_fails_keeps_the_gate_shut_until_it_is_mended() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let group = "  hooks:\n    \
+    let group = "hooks:\n  \
                  - {name: disk, slot: before-kubelet, unit: 'ExecStart=/bin/sh -c \"echo looking for the disk; cat /var/tmp/disk\"'}\n";
-    let spec = WorkerSpec { more_of_group: group.to_owned(), ..WorkerSpec::of(&lab) };
+    let spec = WorkerSpec { group: group.to_owned(), ..WorkerSpec::of(&lab) };
     let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
     // Twice, so that a retry is seen to change nothing.
     machine

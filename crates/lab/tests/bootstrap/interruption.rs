@@ -13,16 +13,16 @@ use crate::support::{PATIENCE, lab, node, tree, user_data};
 /// The n-th call of one thread to that system call, spread over the run. strace counts for each thread by itself, and
 /// steps run on several: these are few enough to be reached whichever thread does the work, and the test checks that.
 const POINTS: [(&str, u32); 10] = [
-    ("mkdirat", 1),  // the lock's folder: nothing is done yet
-    ("unlinkat", 1), // the first file is about to be staged
-    ("unlinkat", 7), // the last one
-    ("syncfs", 1),   // all staged, nothing durable
-    ("renameat", 1), // durable, nothing switched
-    ("renameat", 7), // all but one switched
-    ("syncfs", 2),   // all switched, the switch not durable
-    ("sendmsg", 4),  // in the middle of a call to systemd
-    ("fsync", 1),    // the journal before the gate
-    ("fsync", 4),    // around the gate itself
+    ("mkdirat", 1),   // the lock's folder: nothing is done yet
+    ("unlinkat", 1),  // the first file is about to be staged
+    ("unlinkat", 10), // the last one
+    ("syncfs", 1),    // all staged, nothing durable
+    ("renameat", 1),  // durable, nothing switched
+    ("renameat", 10), // all but one switched
+    ("syncfs", 2),    // all switched, the switch not durable
+    ("sendmsg", 4),   // in the middle of a call to systemd
+    ("fsync", 1),     // the journal before the gate
+    ("fsync", 4),     // around the gate itself
 ];
 
 /// What strace saw, on the node.
@@ -67,7 +67,7 @@ fn wait_for_stop(machine: &Node) -> Result<()> {
 }
 
 /// One node, interrupted once; the tree it ends in.
-fn interrupted(lab: &Lab, user_data: &str, name: &str, point: (&'static str, u32), end: End) -> Result<String> {
+fn interrupted(lab: &Lab, user_data: &[u8], name: &str, point: (&'static str, u32), end: End) -> Result<String> {
     let machine = lab.add_node(node(name, user_data).before_boot(move |root| stop_at(root, point, end)))?;
     if matches!(end, End::Machine) {
         wait_for_stop(&machine)?;

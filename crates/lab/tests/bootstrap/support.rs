@@ -22,13 +22,32 @@ pub(crate) fn lab(options: LabOptions) -> Option<Lab> {
 }
 
 /// The user data of a worker that is told this.
-pub(crate) fn user_data(spec: &WorkerSpec) -> String {
+pub(crate) fn user_data(spec: &WorkerSpec) -> Vec<u8> {
     spec.user_data(&nodestrap()).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// A node with nodestrap in its image and this user data, not yet started.
-pub(crate) fn node(name: &str, user_data: &str) -> NodeOptions<'static> {
+pub(crate) fn node(name: &str, user_data: &[u8]) -> NodeOptions<'static> {
     NodeOptions::named(name).user_data(user_data.to_owned()).nodestrap(nodestrap())
+}
+
+/// Ready by the word of a kubelet that was started in the boot that is running, not by that of an earlier one.
+pub(crate) fn wait_ready_in_this_boot(lab: &Lab, machine: &Node) -> Result<()> {
+    machine.wait_until("Ready in this boot", PATIENCE, |node| {
+        let seen = lab.kubectl_json(&["get", "node", node.name()])?;
+        let is_ready = |condition: &serde_json::Value| condition["type"] == "Ready" && condition["status"] == "True";
+        let conditions = seen["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let boot = seen["status"]["nodeInfo"]["bootID"].as_str().unwrap_or_default();
+        Ok(boot == node.boot_id()? && conditions.iter().any(is_ready))
+    })
+}
+
+/// The gate is whole again, after it was damaged, and the kubelet runs.
+pub(crate) fn wait_mended(machine: &Node) -> Result<()> {
+    machine.wait_until("the gate is whole again and the kubelet runs", PATIENCE, |node| {
+        let is_whole = node.exec(&["nodestrap", "gate"])?.status.success();
+        Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", "kubelet.service"])?.status.success())
+    })
 }
 
 pub(crate) fn status(node: &Node) -> Result<Output> {
@@ -37,7 +56,7 @@ pub(crate) fn status(node: &Node) -> Result<Output> {
 
 /// What nodestrap made, one line a file: mode, owner, digest, path. Times and the journal are left out.
 pub(crate) fn tree(node: &Node) -> Result<String> {
-    let script = "cd / && find etc/kubernetes etc/containerd etc/nodestrap etc/systemd/system etc/cni \
+    let script = "cd / && find etc/kubernetes etc/containerd etc/nodestrap etc/systemd/system etc/cni etc/sysctl.d etc/modules-load.d \
                   \\( -type f -o -type l \\) | sort | while read -r f; do \
                   if [ -L \"$f\" ]; then echo \"link $(readlink \"$f\") $f\"; \
                   else echo \"$(stat -c '%a %u:%g' \"$f\") $(sha256sum < \"$f\" | cut -c1-64) $f\"; fi; done";

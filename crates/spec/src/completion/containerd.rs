@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::{Check, default, derived, leaf_text, overlay};
 use crate::complete::{CompleteCluster, CompleteKubelet, ConfigNode, ConfigTree, GroupSpec};
 use crate::config;
-use crate::items::{AbsolutePath, Image};
 use crate::origin::Setting;
 use crate::texts::{AbsolutePath, Image};
 use crate::values::{PodNetwork, Runtime};

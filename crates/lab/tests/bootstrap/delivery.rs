@@ -1,0 +1,207 @@
+//! Each way on which a bundle reaches a machine ends in a Ready node, and in nothing at all where a digest does not fit.
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::HEXLOWER;
+use lab::consumers::IgnitionSpec;
+use lab::{Lab, LabOptions, Node, NodeOptions, WebServer, WorkerSpec, stand_in_for_flatcar};
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::support::{PATIENCE, lab, node, nodestrap, user_data, wait_mended, wait_ready_in_this_boot};
+
+const DOWNLOADED: &str = "/usr/local/bin/nodestrap";
+const DOWNLOADED_ON_FLATCAR: &str = "/opt/bin/nodestrap";
+const BUNDLE: &str = "/etc/nodestrap/bundle.json";
+const UNIT: &str = "k8s-node-bootstrap.service";
+const UNIT_FILE: &str = "/etc/systemd/system/k8s-node-bootstrap.service";
+
+fn binary() -> Vec<u8> {
+    std::fs::read(nodestrap()).expect("the program to test")
+}
+
+/// A server that has the program, and the address of the program there.
+fn download_site(lab: &Lab) -> (WebServer, String) {
+    let site = lab.start_web_server().expect("a web server");
+    site.put("/nodestrap", binary());
+    let url = site.url() + "/nodestrap";
+    (site, url)
+}
+
+/// Of a server that is gone.
+fn dead_address(lab: &Lab) -> String {
+    lab.start_web_server().expect("a web server").url()
+}
+
+/// The spec's words for a node that has to download nodestrap.
+fn downloaded_from(urls: &[&str], program: &[u8]) -> String {
+    let [sha256, sha512] = [HEXLOWER.encode(&Sha256::digest(program)), HEXLOWER.encode(&Sha512::digest(program))];
+    format!(
+        "delivery:\n  nodestrap:\n    installation: download\n    urls: [{}]\n    sha256: {sha256}\n    sha512: {sha512}\n",
+        urls.join(", ")
+    )
+}
+
+/// The image brings everything but nodestrap.
+fn bare_node(name: &str) -> NodeOptions<'static> {
+    NodeOptions::named(name).before_boot(|root| {
+        for path in ["usr/bin/nodestrap", "usr/lib/systemd/system/k8s-node-bootstrap.service"] {
+            ensure!(!root.join(path).exists(), "{path} is in the image already");
+        }
+        Ok(())
+    })
+}
+
+fn exists(machine: &Node, path: &str) -> bool {
+    machine.exec(&["test", "-e", path]).expect("test runs").status.success()
+}
+
+fn expect_ready_status(machine: &Node, program: &str) {
+    let output = machine.exec(&[program, "status"]).expect("status runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("Ready"), "{text}");
+}
+
+/// What `cloud-init status` says once it is no longer at work; it ends with an error if there was one.
+fn cloud_init_status(machine: &Node) -> Result<String> {
+    let mut last = String::new();
+    machine.wait_until("cloud-init is through", PATIENCE, |node| {
+        last = String::from_utf8_lossy(&node.exec(&["cloud-init", "status"])?.stdout).trim().to_owned();
+        Ok(last == "status: done" || last == "status: error")
+    })?;
+    Ok(last)
+}
+
+#[test]
+fn the_part_handler_installs_nodestrap_from_the_mirror_that_lives_and_refuses_a_wrong_binary() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let (site, url) = download_site(&lab);
+    let dead = dead_address(&lab) + "/nodestrap";
+
+    let spec = WorkerSpec { group: downloaded_from(&[&dead, &url], &binary()), ..WorkerSpec::of(&lab) };
+    let machine = lab.add_node(bare_node("n1").user_data(user_data(&spec))).expect("the node boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    assert_eq!(cloud_init_status(&machine).expect("cloud-init"), "status: done");
+    machine.wait_booted(PATIENCE).expect("no unit failed");
+    assert_eq!(std::fs::read(machine.root().join(DOWNLOADED.trim_start_matches('/'))).expect("installed"), binary());
+    assert_eq!(machine.run(&["systemctl", "is-enabled", UNIT]).expect("systemctl").trim(), "enabled");
+    expect_ready_status(&machine, DOWNLOADED);
+    assert_eq!(site.requests(), ["/nodestrap"]);
+
+    machine.reboot().expect("reboots");
+    wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
+    assert_eq!(cloud_init_status(&machine).expect("cloud-init"), "status: done");
+    assert_eq!(site.requests(), ["/nodestrap"], "nothing is downloaded again");
+
+    let wrong = WorkerSpec { group: downloaded_from(&[&url], b"another program"), ..WorkerSpec::of(&lab) };
+    let machine = lab.add_node(bare_node("n2").user_data(user_data(&wrong))).expect("the node boots");
+    assert_eq!(cloud_init_status(&machine).expect("cloud-init"), "status: error");
+    for path in [DOWNLOADED, "/usr/local/bin/nodestrap.part", UNIT_FILE, BUNDLE, "/etc/kubernetes/kubelet.env"] {
+        assert!(!exists(&machine, path), "{path} must not be there");
+    }
+    let said = machine.read_file("/var/log/cloud-init-output.log").expect("cloud-init's log");
+    assert!(said.contains("could not be downloaded") && said.contains("SHA-256"), "{said}");
+    assert!(machine.journal("kubelet.service").contains("No entries"), "the kubelet was never started");
+    assert_eq!(lab.kubectl(&["get", "nodes", "-o", "name"]).expect("nodes").trim(), "node/n1");
+}
+
+/// Ignition, its file in the image of a machine, and the name of its format for `render`.
+const IGNITIONS: [(IgnitionSpec, &str, &str); 2] =
+    [(IgnitionSpec::Three, "n1", "ignition"), (IgnitionSpec::Two, "n2", "ignition-2.3")];
+
+#[test]
+fn ignition_brings_the_binary_the_bundle_and_the_unit_before_the_first_boot() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let (site, url) = download_site(&lab);
+    let spec_with = |program: &[u8]| WorkerSpec {
+        group: format!("os: flatcar\n{}", downloaded_from(&[&url], program)),
+        ..WorkerSpec::of(&lab)
+    };
+    let options = |name: &str, (ignition, format): (IgnitionSpec, &str), spec: &WorkerSpec| {
+        let config = spec.render(&nodestrap(), &["--format", format]).unwrap_or_else(|error| panic!("{error:#}"));
+        NodeOptions::named(name).before_boot(stand_in_for_flatcar).ignition(ignition, config.bytes)
+    };
+
+    for (ignition, name, format) in IGNITIONS {
+        let options = options(name, (ignition, format), &spec_with(&binary()));
+        let machine = lab.add_node(options.not_started()).expect("Ignition runs");
+        // It enables by a preset, which systemd follows on the first boot; until then the unit is not enabled.
+        let preset = machine.root().join("etc/systemd/system-preset/20-ignition.preset");
+        assert!(std::fs::read_to_string(preset).expect("a preset").contains(&format!("enable {UNIT}")));
+        assert!(!machine.root().join("etc/systemd/system/multi-user.target.wants").join(UNIT).is_symlink());
+        machine.start().expect("the node boots");
+        lab.wait_node_ready(name, PATIENCE).expect("Ready");
+        machine.wait_booted(PATIENCE).expect("no unit failed");
+        assert_eq!(machine.run(&["systemctl", "is-enabled", UNIT]).expect("systemctl").trim(), "enabled");
+        assert_eq!(machine.run(&["stat", "-c", "%a", BUNDLE]).expect("the bundle").trim(), "600");
+        expect_ready_status(&machine, DOWNLOADED_ON_FLATCAR);
+    }
+    assert_eq!(site.requests(), ["/nodestrap", "/nodestrap"], "once for each node");
+
+    for (ignition, name, format) in IGNITIONS {
+        let name = format!("wrong-{name}");
+        let options = options(&name, (ignition, format), &spec_with(b"another program"));
+        let error = lab.add_node(options).err().expect("a machine would not boot either");
+        assert!(format!("{error:#}").contains("hash verification failed"), "{error:#}");
+        let root = lab.node(&name).expect("it has a root").root();
+        assert!(!root.join(DOWNLOADED_ON_FLATCAR.trim_start_matches('/')).exists(), "nothing may be installed");
+    }
+}
+
+/// Text that no compression makes fit into what AWS takes as user data.
+fn incompressible_text() -> String {
+    let digests = (0_u32..2048).map(|number| HEXLOWER.encode(&Sha256::digest(number.to_be_bytes())));
+    digests.collect()
+}
+
+/// Where `render` says that the bundle has to be published, as paths of the stores.
+fn published_paths(remarks: &str, stores: &[&WebServer]) -> Result<Vec<String>> {
+    let path_in = |store: &&WebServer| -> Result<String> {
+        let (_, rest) = remarks.split_once(&store.url()).context("the store is not named")?;
+        Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
+    };
+    stores.iter().map(path_in).collect()
+}
+
+#[test]
+fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_again() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let [wrong_store, right_store] = [(); 2].map(|()| lab.start_web_server().expect("a web server"));
+    let asset = incompressible_text();
+    let group = format!(
+        "fileAssets: [{{path: /etc/large, content: {asset}}}]\n\
+         delivery: {{store: {{urls: [{}/wrong, {}/bundles]}}}}\n",
+        wrong_store.url(),
+        right_store.url()
+    );
+    let spec = WorkerSpec { cluster: "provider: aws\n".to_owned(), group, ..WorkerSpec::of(&lab) };
+    let other = WorkerSpec { group: spec.group.replace("/etc/large", "/etc/other"), ..spec.clone() };
+    let render = |spec: &WorkerSpec, arguments: &[&str]| {
+        spec.render(&nodestrap(), arguments).unwrap_or_else(|error| panic!("{error:#}"))
+    };
+
+    let stub = render(&spec, &[]);
+    assert!(stub.bytes.len() <= 16 * 1024, "{} bytes", stub.bytes.len());
+    let paths = published_paths(&stub.remarks, &[&wrong_store, &right_store]).expect("render says where to publish");
+    // Whole and well formed, but not the one that the stub names.
+    wrong_store.put(&paths[0], render(&other, &["--format", "bundle"]).bytes);
+    right_store.put(&paths[1], render(&spec, &["--format", "bundle"]).bytes);
+
+    let machine = lab.add_node(node("n1", &stub.bytes)).expect("the node boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    machine.wait_booted(PATIENCE).expect("no unit failed");
+    assert!(machine.read_file(BUNDLE).expect("the stub").contains("BundleReference"));
+    assert_eq!(machine.read_file("/etc/large").expect("the file"), asset);
+    assert!(!exists(&machine, "/etc/other"));
+    assert_eq!((wrong_store.requests(), right_store.requests()), (vec![paths[0].clone()], vec![paths[1].clone()]));
+    let said = machine.journal(UNIT);
+    assert!(said.contains(&wrong_store.url()), "the store with the wrong bundle is named:\n{said}");
+    expect_ready_status(&machine, "/usr/bin/nodestrap");
+
+    drop((wrong_store, right_store));
+    machine.reboot().expect("reboots");
+    wait_ready_in_this_boot(&lab, &machine).expect("Ready again without a store");
+    // And when there is something to do again: the copy that was kept serves for it.
+    machine.run(&["sh", "-c", "echo KUBELET_ARGS= > /etc/kubernetes/kubelet.env"]).expect("damaged");
+    machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
+    wait_mended(&machine).expect("mended without a store");
+    expect_ready_status(&machine, "/usr/bin/nodestrap");
+}
