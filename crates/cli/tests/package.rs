@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 
 use support::{BINARY, can_run, finish, program, repository, text};
 
-/// With the program that is tested here, which is not the static one.
+/// With the program that is tested here, which is not the static one; without what debuggers need, which is most of it.
 fn package(out: &Path) -> PathBuf {
+    let folder = tempfile::tempdir().unwrap();
+    let stripped = folder.path().join("nodestrap");
+    let mut strip = program("strip");
+    strip.arg(BINARY).arg("-o").arg(&stripped);
+    finish(strip).expect(0);
     let pages = tempfile::tempdir().unwrap();
     for (folder, files) in [("man", pages::manual()), ("completions", pages::completions())] {
         for (name, content) in files {
@@ -18,7 +23,7 @@ fn package(out: &Path) -> PathBuf {
         }
     }
     let mut script = program(repository().join("scripts/package"));
-    script.arg(BINARY).arg(out).arg(pages.path());
+    script.arg(&stripped).arg(out).arg(pages.path());
     assert_eq!(finish(script).expect(0).out, format!("{}\n", out.display()));
     let mut packages = std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
     packages.find(|path| path.extension().is_some_and(|extension| extension == "deb")).unwrap()

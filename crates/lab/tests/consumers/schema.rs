@@ -68,7 +68,9 @@ fn specs() -> Vec<PathBuf> {
     };
     let examples = list(repository().join("examples")).filter(|path| path.extension().is_some_and(|it| it == "yaml"));
     let goldens = list(repository().join("crates/render/tests/golden")).map(|case| case.join("spec.yaml"));
-    let mut specs: Vec<PathBuf> = examples.chain(goldens.filter(|spec| spec.is_file())).collect();
+    let completed =
+        ["minimal.yaml", "full.yaml"].map(|name| repository().join("crates/spec/tests/golden/complete").join(name));
+    let mut specs: Vec<PathBuf> = examples.chain(goldens.filter(|spec| spec.is_file())).chain(completed).collect();
     specs.sort();
     specs
 }
