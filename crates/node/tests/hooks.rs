@@ -246,7 +246,7 @@ fn a_bundle_for_another_system_is_refused_and_an_unknown_system_is_a_remark() {
 
 #[test]
 fn a_control_plane_can_be_applied() {
-    let bundle = render("  pki: {folder: .}\n", "  role: control-plane\n");
+    let bundle = render("  pki: {folder: pki}\n", "  role: control-plane\n");
     assert_eq!(bundle.kind.role, "control-plane");
     let node = FakeNode::new(&bundle);
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "control plane");
