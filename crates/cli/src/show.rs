@@ -60,7 +60,7 @@ impl Screen {
                 json.push('\n');
                 json
             }
-            Output::Yaml => serde_saphyr::to_string(value).or_fail(Code::NeedsPerson)?,
+            Output::Yaml => spec::write_yaml(&serde_json::to_value(value).or_fail(Code::NeedsPerson)?),
         };
         self.print(&shown)?;
         Ok(Code::Done)

@@ -11,7 +11,7 @@ pub(crate) fn schema(screen: &Screen) -> Outcome {
     let schema = spec::json_schema();
     let text = match screen.output {
         Output::Text | Output::Json => serde_json::to_string_pretty(&schema).or_fail(Code::NeedsPerson)? + "\n",
-        Output::Yaml => serde_saphyr::to_string(&schema).or_fail(Code::NeedsPerson)?,
+        Output::Yaml => spec::write_yaml(&schema),
     };
     screen.print(&text)?;
     Ok(Code::Done)

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
 mod support;
+#[allow(unreachable_pub, reason = "public for the fuzz targets, which are another crate")]
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 

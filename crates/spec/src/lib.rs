@@ -71,4 +71,5 @@ pub use values::{
     Role, Runtime, RuntimeSource, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
-pub use yaml::render_yaml;
+pub use tree::read_yaml;
+pub use yaml::{render_yaml, write_yaml};

@@ -15,6 +15,19 @@ pub fn render_yaml(fields: &serde_json::Map<String, Value>) -> String {
     text
 }
 
+/// Any value as a document.
+pub fn write_yaml(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => text = render_yaml(fields),
+        Value::Array(items) if !items.is_empty() => write_items(&mut text, 0, items),
+        value => {
+            let _ = writeln!(text, "{}", flow(value));
+        }
+    }
+    text
+}
+
 pub(crate) fn write_key(text: &mut String, depth: usize, name: &str) {
     text.push_str(&INDENT.repeat(depth));
     text.push_str(&scalar(name));

@@ -174,7 +174,7 @@ fn valid_spec() -> impl Strategy<Value = (Value, Vec<Value>)> {
             },
         });
         cluster["spec"]["kubernetesVersion"] = json!(version);
-        for (name, value) in extras.as_object().unwrap() {
+        for (name, value) in extras.as_object().expect("the extras are objects") {
             cluster["spec"][name] = value.clone();
         }
         (cluster, vec![a, b])

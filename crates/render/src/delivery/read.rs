@@ -18,8 +18,6 @@ use crate::stub::{Payload, PayloadError};
 pub const MAX_USER_DATA_BYTES: usize = 2 * MAX_BUNDLE_BYTES;
 
 const MAX_PARTS: usize = 256;
-const MAX_DEPTH: usize = 32;
-
 /// Why user data gives no bundle. No message shows any of the data, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserDataError {
@@ -115,22 +113,10 @@ struct WriteFile {
 
 fn from_cloud_config(text: &str) -> Result<Found, UserDataError> {
     let damaged = |problem| UserDataError::Syntax { format: "cloud-config", problem };
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_depth: MAX_DEPTH,
-            // User data has no use for anchors, and they are how a small text becomes a large one.
-            max_aliases: 0,
-            max_anchors: 0,
-            max_documents: 1,
-            max_nodes: 20_000,
-            max_events: 50_000,
-            max_total_scalar_bytes: MAX_USER_DATA_BYTES,
-        },
-        strict_booleans: true,
-        with_snippet: false,
-    };
-    let config: CloudConfig = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|_| damaged("it is not the YAML of a cloud-config, or more than is read"))?;
+    // Without aliases, which user data has no use for, and which are how a small text becomes a large one.
+    let config: CloudConfig = spec::read_yaml(text, MAX_USER_DATA_BYTES)
+        .and_then(|value| serde_json::from_value(value).ok())
+        .ok_or_else(|| damaged("it is not the YAML of a cloud-config, or more than is read"))?;
     let ours = config.write_files.into_iter().filter(|file| file.path == BUNDLE_PATH);
     ours.map(|file| {
         let content = file.content.unwrap_or_default();

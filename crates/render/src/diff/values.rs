@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::bundle::sha256_hex;
+use crate::bundle::{MAX_BUNDLE_BYTES, sha256_hex};
 use crate::diff::ValueChange;
 
 /// Most lines of a text that are listed; beyond that the digest says enough.
@@ -48,12 +48,7 @@ fn parse(path: &str, content: &[u8]) -> Option<BTreeMap<String, String>> {
 }
 
 fn parse_yaml(text: &str) -> Option<Value> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: 64, max_aliases: 0, max_anchors: 0, max_documents: 1 },
-        strict_booleans: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).ok()
+    spec::read_yaml(text, MAX_BUNDLE_BYTES)
 }
 
 /// Leaves by path. A list of plain values is one leaf: its items have no names of their own.
