@@ -71,7 +71,7 @@ fn a_rerun_does_nothing_at_all() {
 
 #[test]
 fn ends_in_the_same_tree_after_a_crash_at_every_effect() {
-    crash_at_every_effect(&bundle(), 3);
+    crash_at_every_effect(&bundle(), 2);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn crash_at_every_effect(bundle: &Bundle, seeds: u64) {
 
 #[test]
 fn ends_in_the_same_tree_after_a_crash_during_the_recovery_too() {
-    crash_again_and_again(&bundle(), 600);
+    crash_again_and_again(&bundle(), 400);
     crash_again_and_again(&rich_bundle(), 150);
 }
 

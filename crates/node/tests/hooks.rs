@@ -1,7 +1,7 @@
 //! What a bundle asks for beyond files: the order of units, hooks in their slots, and what is refused.
 mod support;
 
-use engine::{Condition, ErrorClass, Plan, RunOutcome, StepOutcome};
+use engine::{Condition, ErrorClass, Plan, RunOutcome, StepOutcome, Style, Timeline};
 use host::fake::Crash;
 use host::units::{JobResult, UnitName, Units};
 use node::Action;
@@ -152,7 +152,28 @@ fn an_optional_hook_that_fails_is_told_of_and_the_node_goes_on() {
     assert!(status.blocked.is_none());
     assert_eq!(status.notes.len(), 1, "{:?}", status.notes);
     assert!(status.notes[0].contains("run-hook-extra") && status.notes[0].contains("exit-code"), "{:?}", status.notes);
+    let (events, _) = node::load_events(&node.disk).expect("a journal");
+    let timeline = Timeline::from_events(&events).to_text(100, Style::Plain);
+    assert!(timeline.contains("! run-hook-extra: optional hook"), "{timeline}");
     assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+}
+
+#[test]
+fn what_an_earlier_run_noted_is_not_forgotten_by_the_one_that_resumes() {
+    let hooks = "  hooks:\n    \
+                 - {name: a, slot: before-kubelet, necessity: optional, unit: ExecStart=/bin/false}\n    \
+                 - {name: b, slot: before-kubelet, unit: ExecStart=/bin/true}\n";
+    let bundle = render("", hooks);
+    let node = FakeNode::new(&bundle);
+    node.units.end_jobs_with(&hook_unit("a"), JobResult::Failed);
+    node.units.end_jobs_with(&hook_unit("b"), JobResult::Failed);
+    node.apply(&bundle, 0).expect("runs");
+    node.units.end_jobs_with(&hook_unit("b"), JobResult::Done);
+    let report = node.apply(&bundle, 0).expect("runs");
+    assert_eq!(report.outcome, RunOutcome::Done);
+    let noted = report.step("run-hook-a").expect("in the plan");
+    assert_eq!((noted.outcome, noted.done_in_run), (StepOutcome::AlreadySo, Some(1)));
+    assert!(noted.detail.as_deref().is_some_and(|detail| detail.contains("optional hook")), "{noted:?}");
 }
 
 #[test]

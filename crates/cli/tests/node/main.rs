@@ -23,14 +23,17 @@ use support::{
 };
 
 /// Every file that an apply of the example brings, with its mode.
-const BROUGHT: [(&str, u32); 9] = [
+const BROUGHT: [(&str, u32); 12] = [
     ("/etc/containerd/config.toml", 0o644),
     ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", 0o600),
     (GATE, 0o644),
     ("/etc/kubernetes/kubelet.yaml", 0o644),
     ("/etc/kubernetes/pki/ca.crt", 0o644),
+    ("/etc/modules-load.d/nodestrap.conf", 0o644),
     ("/etc/nodestrap/network.json", 0o644),
+    ("/etc/sysctl.d/90-nodestrap.conf", 0o644),
     ("/etc/systemd/system/kubelet.service", 0o644),
+    ("/etc/systemd/system/nodestrap-kernel.service", 0o644),
     ("/etc/systemd/system/nodestrap-network.service", 0o644),
     (JOURNAL, 0o600),
 ];

@@ -100,3 +100,16 @@ fn a_read_only_file_system_is_refused() {
     finish(shell).expect(4).says(&["Read-only file system"]);
     assert_eq!(sandbox.snapshot(), before);
 }
+
+#[test]
+fn a_bundle_for_another_system_is_refused_before_anything_is_written() {
+    let sandbox = Sandbox::delivered();
+    sandbox.write("/etc/os-release", "ID=flatcar\nVERSION_ID=4081.2.0\nPRETTY_NAME=\"Flatcar Container Linux\"\n");
+    let shown = sandbox.run("plan", &[]).expect(0).out;
+    assert!(shown.contains("blocked: the bundle is for debian, and this machine runs flatcar"), "{shown}");
+    let before = sandbox.tree();
+    stopped(&sandbox, &["check-bundle", "for debian", "runs flatcar", "os: flatcar"]);
+    let mut after = sandbox.tree();
+    after.retain(|path, _| before.contains_key(path) || !"/var/lib".starts_with(path.as_str()));
+    assert_eq!(after, before, "nothing but the journal");
+}

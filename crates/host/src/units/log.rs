@@ -297,13 +297,13 @@ mod tests {
     #[test]
     fn a_damaged_file_gives_fewer_lines_and_nothing_worse() {
         let whole = Writer::with_lines(true, &[(0, "one"), (0, "two"), (0, "three")]);
-        for length in 0..whole.len() {
+        for length in (0..whole.len()).step_by(7) {
             read(&whole[..length]);
         }
-        for at in (0..whole.len()).step_by(4) {
-            for value in [0, 1, 0x7f, 0xff] {
+        for at in (0..whole.len()).step_by(8) {
+            for value in [0, 1, 0xff] {
                 let mut damaged = whole.clone();
-                damaged[at..whole.len().min(at + 4)].fill(value);
+                damaged[at..whole.len().min(at + 5)].fill(value);
                 read(&damaged);
             }
         }
