@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Write what a node of a group receives, or show what would change on it.
     #[command(after_help = "Examples:\n  nodestrap render cluster.yaml --group workers > user-data\n  \
                       nodestrap render cluster.yaml --group workers --format folder --out ./workers\n  \
-                      nodestrap render --diff examples/minimal.yaml examples/store.yaml")]
+                      nodestrap render --diff examples/minimal.yaml examples/store.yaml --group workers")]
     Render(RenderArguments),
     /// Make, show and renew the keys and certificates of a control plane.
     Pki(PkiArguments),

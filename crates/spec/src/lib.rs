@@ -65,11 +65,11 @@ pub use texts::{
     AbsolutePath, Duration, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry, Sha256,
     Sha512, SysctlName, UnitName, VariableName, WebUrl,
 };
+pub use tree::read_yaml;
 pub use values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
     HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED, Reservation,
     Role, Runtime, RuntimeSource, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
-pub use tree::read_yaml;
 pub use yaml::{render_yaml, write_yaml};
