@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
 mod support;
+#[allow(unreachable_pub, reason = "a crate of its own for the fuzzer")]
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 
