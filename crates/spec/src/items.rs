@@ -31,7 +31,12 @@ macro_rules! text_values {
                 }
 
                 fn schema() -> Value {
-                    json!({ "type": "string", "examples": [$shape] })
+                    // An editor offers examples, so there is none where anything fits.
+                    let examples = Some($shape).filter(|shape| !shape.is_empty());
+                    examples.map_or_else(
+                        || json!({ "type": "string" }),
+                        |shape| json!({ "type": "string", "examples": [shape] }),
+                    )
                 }
             }
         )+
@@ -84,9 +89,9 @@ checked_texts!(
     /// An image with a tag or a digest.
     Image(syntax::validate_image, "registry.k8s.io/pause:3.10.2"),
     /// One line of text.
-    Line(syntax::validate_line, "eu-central-1"),
+    Line(syntax::validate_line, ""),
     /// A name for a file, a hook, a certificate: a DNS label.
-    Name(syntax::validate_dns_label, "my-hook"),
+    Name(syntax::validate_dns_label, "my-name"),
     /// A web address, http or https.
     WebUrl(syntax::validate_web_url, "https://mirror.example.com/kubernetes"),
     /// A host, with a port if need be.
