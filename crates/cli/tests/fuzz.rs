@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
 mod support;
-#[allow(unreachable_pub, reason = "public for the fuzz targets, which are another crate")]
+#[allow(unreachable_pub, reason = "a crate of its own for the fuzzer")]
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 
@@ -12,8 +12,12 @@ use std::path::Path;
 
 use support::{finish, program, repository};
 
-/// Enough to break what was never tried; `make fuzz` is for the rest.
+/// Enough to break what was never tried; `make fuzz` is for the rest, or this with more where there is no nightly compiler.
 const BROKEN: usize = 400;
+
+fn rounds() -> usize {
+    std::env::var("NODESTRAP_FUZZ_ROUNDS").map_or(BROKEN, |rounds| rounds.parse().expect("a number of rounds"))
+}
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +100,7 @@ fn broken(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
 fn holds(name: &str, target: fn(&[u8])) {
     let seeds = seeds(name);
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
-    let inputs = seeds.iter().cloned().chain(std::iter::repeat_with(|| broken(&seeds, &mut numbers)).take(BROKEN));
+    let inputs = seeds.iter().cloned().chain(std::iter::repeat_with(|| broken(&seeds, &mut numbers)).take(rounds()));
     for (number, input) in inputs.enumerate() {
         if catch_unwind(AssertUnwindSafe(|| target(&input))).is_err() {
             let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{number}"));

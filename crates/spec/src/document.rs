@@ -56,7 +56,8 @@ pub(crate) fn decode_documents<'n>(
             .report(second.span, "there can be only one Cluster")
             .advise("give the other cluster a file of its own and run nodestrap once for each");
     }
-    let all_read = !drafts.is_malformed() && documents.iter().all(|document| document_kind(document).is_some());
+    let is_known = |document: &Node| document.is_missing() || document_kind(document).is_some();
+    let all_read = !drafts.is_malformed() && documents.iter().all(is_known);
     if let (Some(document), true) = (documents.first(), all_read) {
         for (missing, kind) in [(clusters.is_empty(), "Cluster"), (groups.is_empty(), "NodeGroup")] {
             if missing {
