@@ -17,6 +17,7 @@ use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime
 use super::{eksctl, environment_file, tectonic};
 use crate::bundle::{Bundle, Secrecy, Start};
 use crate::error::RenderError;
+use crate::shared::Shared;
 use crate::{cloud_config, render_gate};
 
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/10-eksclt.al2.conf";
@@ -41,8 +42,8 @@ fn complete_text(text: &str) -> CompleteSpec {
 
 fn try_render(spec: &CompleteSpec) -> Result<Bundle, RenderError> {
     match spec.cluster.layout.value {
-        Layout::Eksctl => eksctl::render(spec, &spec.groups[0]),
-        Layout::Tectonic => tectonic::render(spec, &spec.groups[0]),
+        Layout::Eksctl => eksctl::render(spec, &spec.groups[0], &Shared::default()),
+        Layout::Tectonic => tectonic::render(spec, &spec.groups[0], &Shared::default()),
         Layout::Nodestrap => unreachable!("not one of these layouts"),
     }
 }
