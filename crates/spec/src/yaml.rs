@@ -18,6 +18,20 @@ pub fn render_yaml(fields: &serde_json::Map<String, Value>) -> String {
     text
 }
 
+/// Any value as a document.
+pub fn write_yaml(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => text = render_yaml(fields),
+        Value::Array(items) if !items.is_empty() => write_items(&mut text, 0, items),
+        value => {
+            write_flow(&mut text, value);
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// A configuration as a document, sorted by name; what `header` says stands in place of what the tree says there.
 pub fn render_config_yaml<const N: usize>(header: [(&str, &str); N], tree: &ConfigTree) -> String {
     let mut text = String::with_capacity(2048);
@@ -95,11 +109,36 @@ fn write_indent(text: &mut String, depth: usize) {
 
 fn write_items(text: &mut String, depth: usize, items: &[Value]) {
     for item in items {
-        write_indent(text, depth);
-        text.push_str("- ");
-        write_flow(text, item);
-        text.push('\n');
+        match item {
+            Value::Object(fields) if !fits_a_line(fields) => {
+                let start = text.len();
+                for (name, value) in fields {
+                    write_field(text, depth + 1, name, value);
+                }
+                // The dash stands where the last indent of the first field was, and is as wide.
+                let dash = start + INDENT.len() * depth;
+                text.replace_range(dash..dash + INDENT.len(), "- ");
+            }
+            item => {
+                write_indent(text, depth);
+                text.push_str("- ");
+                write_flow(text, item);
+                text.push('\n');
+            }
+        }
     }
+}
+
+/// Short mappings of scalars, such as a taint, read best in one line.
+fn fits_a_line(fields: &serde_json::Map<String, Value>) -> bool {
+    const MOST_FIELDS: usize = 4;
+    let short = |value: &Value| match value {
+        Value::String(text) => text.len() <= 40,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => true,
+    };
+    fields.len() <= MOST_FIELDS && fields.values().all(short)
 }
 
 /// On one line; collections in JSON's form with YAML's scalars.
