@@ -1,5 +1,6 @@
 //! The kinds of work that are measured, and the proof that each was done.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -32,10 +33,10 @@ pub(crate) struct Fleets {
 impl Fleets {
     /// One run of one kind of work over `count` groups.
     pub(crate) fn measure(&mut self, work: &str, count: usize) -> Result<Value> {
-        if !self.by_size.contains_key(&count) {
-            self.by_size.insert(count, Fleet::new(count)?);
-        }
-        let fleet = self.by_size.get(&count).context("it was just made")?;
+        let fleet = match self.by_size.entry(count) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Fleet::new(count)?),
+        };
         let clock = Clock::start();
         let outputs = fleet.run(work)?;
         let (wall, cpu) = clock.stop();
