@@ -80,7 +80,8 @@ def colours(ratio):
 
 def short(name):
     return {
-        "check": "check, warm", "check-cold": "check, cold", "again": "apply again",
+        "check": "check, warm", "check-user-data": "check, user data", "render-bundle": "render 5,000",
+        "render-cloud-config": "render, compress 5,000", "check-cold": "check, cold", "again": "apply again",
         "boot-image": "boot, image", "boot-user-data": "boot, user data",
     }.get(name, name)
 

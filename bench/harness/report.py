@@ -96,6 +96,46 @@ def boot_table(results):
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
+WORKS = {
+    "bundle": "render: complete spec to bundles with their digests",
+    "complete+bundle": "complete and render",
+    "text+bundle": "parse, complete and render",
+    "cloud-config": "render and compress: complete spec to user data",
+    "text+cloud-config": "parse, complete, render and compress",
+    "deflate": "compress the same bytes, nothing else (libdeflate)",
+}
+
+
+def fleet_table(results):
+    lines = [
+        "| work | by | configs | wall time | a second | processor time each (middle half) | a second on two free cores | bytes each |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for point in results["fleet"]["points"]:
+        cpu = point["cpuMicroseconds"]
+        lines.append(
+            f"| {WORKS[point['work']]} | {point['who']} | {point['count']:,} | {milliseconds(point['wall']['median'])} "
+            f"| {point['perSecond']:,.0f} | {cpu['median']:.0f} µs ({cpu['p25']:.0f} – {cpu['p75']:.0f}) "
+            f"| {point['perSecondOfTwoCores']:,.0f} | {point['bytesEach']:,} |"
+        )
+    return "\n".join(lines)
+
+
+def fleet_ratios(results):
+    """The peer's processor time through ours."""
+    points = {(point["who"], point["work"], point["count"]): point for point in results["fleet"]["points"]}
+    counts = sorted({count for _, _, count in points})
+    lines = ["| processor time, Jinja2 through nodestrap | " + " | ".join(f"{count:,}" for count in counts) + " |"]
+    lines.append("|---|" + "---:|" * len(counts))
+    for work in ("bundle", "cloud-config"):
+        cells = []
+        for count in counts:
+            mine, other = (points[who, work, count]["cpuMicroseconds"]["median"] for who in ("nodestrap", "Jinja2"))
+            cells.append(times(other / mine))
+        lines.append(f"| {work} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def markdown(results):
     machine = results["machine"]
     parts = [
@@ -112,6 +152,13 @@ def markdown(results):
     boots = boot_table(results)
     if boots:
         parts += ["## From the bootstrap unit to the kubelet", boots]
+    if results["fleet"]:
+        parts += [
+            "## Many different node configs",
+            f"Load while it was measured: {results['fleet']['load']} on {machine['cores']} cores. A busy machine stretches the "
+            "wall time; processor time is what the work costs.",
+            "![configs a second](render-curve.svg)", fleet_ratios(results), fleet_table(results),
+        ]
     if results["skipped"]:
         parts += ["## Skipped", "\n".join(f"* {skip['name']}: {skip['reason']}" for skip in results["skipped"])]
     return "\n\n".join(parts) + "\n"

@@ -1,5 +1,6 @@
 //! The rules that every bundle keeps, whoever made it: nothing here is repaired, only refused.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use spec::{HookSlot, RuntimeSource};
@@ -147,11 +148,13 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn validate_mode(file: &File) -> Result<(), BundleError> {
-    let (path, mode) = (file.path.clone(), octal(file.mode));
+    let facts = || (file.path.clone(), octal(file.mode).into_owned());
     if file.mode > 0o777 {
+        let (path, mode) = facts();
         return Err(BundleError::Mode { path, mode });
     }
     if file.secrecy == Secrecy::Secret && file.mode != SECRET_MODE {
+        let (path, mode) = facts();
         return Err(BundleError::SecretMode { path, mode });
     }
     Ok(())
@@ -159,6 +162,11 @@ fn validate_mode(file: &File) -> Result<(), BundleError> {
 
 /// A path is taken as it stands, so it must have one spelling only and cannot leave the root of the node.
 pub(crate) fn validate_path(path: &str) -> Result<(), BundleError> {
+    let plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && part.iter().all(u8::is_ascii_graphic);
+    // Nearly all are, and a fleet has many; what is not plain is looked at more closely.
+    if path.strip_prefix('/').is_some_and(|rest| rest.as_bytes().split(|byte| *byte == b'/').all(plain)) {
+        return Ok(());
+    }
     let problem = match path.strip_prefix('/') {
         None => "is not absolute",
         Some(_) if path.chars().any(char::is_control) => "has a control character",
@@ -211,6 +219,10 @@ fn validate_unit_name(name: &str) -> Result<(), BundleError> {
 }
 
 /// How modes are written in a manifest.
-pub(crate) fn octal(mode: u32) -> String {
-    format!("{mode:04o}")
+pub(crate) fn octal(mode: u32) -> Cow<'static, str> {
+    match mode {
+        0o644 => "0644".into(),
+        SECRET_MODE => "0600".into(),
+        mode => format!("{mode:04o}").into(),
+    }
 }

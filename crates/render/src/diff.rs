@@ -187,8 +187,8 @@ fn diff_file(path: &str, old: Option<&File>, new: Option<&File>) -> Option<FileC
         if old.mode != new.mode {
             values.push(ValueChange {
                 path: "(mode)".to_owned(),
-                old: Some(octal(old.mode)),
-                new: Some(octal(new.mode)),
+                old: Some(octal(old.mode).into_owned()),
+                new: Some(octal(new.mode).into_owned()),
             });
         }
     }

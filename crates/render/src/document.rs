@@ -3,59 +3,70 @@
 //! `bundle.json` and the folder's `manifest.json` are the same document, once with the contents inside and once without.
 //! Both state the digest, so that any change after rendering is noticed when they are read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::bundle::{
-    API_VERSION, Bundle, File, Gate, Hook, Join, MAX_BUNDLE_BYTES, NodeKind, Runtime, Secrecy, Start, Unit, sha256_hex,
+    API_VERSION, Bundle, File, Gate, Hook, Join, MAX_BUNDLE_BYTES, NodeKind, Runtime, Secrecy, Start, Unit,
 };
 use crate::check::{octal, validate_bundle, validate_path};
 use crate::error::BundleError;
-use crate::json;
+use crate::manifest::{self, Seal};
 
-const KIND: &str = "Bundle";
+pub(crate) const KIND: &str = "Bundle";
 const MANIFEST_MODE: u32 = 0o644;
 
 /// More than any file's entry needs besides the content.
 const ENTRY_BYTES: usize = 512;
 
 /// serde_json fails on keys that are no strings and on types that refuse to be serialised.
-const ALWAYS_JSON: &str = "a document has string keys and plain types only";
+pub(crate) const ALWAYS_JSON: &str = "a document has string keys and plain types only";
 
-/// The document in the order in which people want to read it.
+/// The document in the order in which people want to read it. What is written borrows from the bundle.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
-    api_version: String,
-    kind: String,
-    digest: String,
-    cluster: String,
-    group: String,
-    kubernetes_version: String,
-    node: NodeKind,
-    required_programs: Vec<String>,
-    units: Vec<UnitEntry>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    hooks: Vec<Hook>,
-    runtime: Runtime,
-    gate: GateEntry,
-    join: JoinEntry,
-    files: Vec<FileEntry>,
+struct Document<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    digest: Cow<'a, str>,
+    #[serde(borrow)]
+    cluster: Cow<'a, str>,
+    #[serde(borrow)]
+    group: Cow<'a, str>,
+    #[serde(borrow)]
+    kubernetes_version: Cow<'a, str>,
+    node: Cow<'a, NodeKind>,
+    required_programs: Cow<'a, [String]>,
+    #[serde(borrow)]
+    units: Vec<UnitEntry<'a>>,
+    #[serde(default, skip_serializing_if = "<[Hook]>::is_empty")]
+    hooks: Cow<'a, [Hook]>,
+    runtime: Cow<'a, Runtime>,
+    #[serde(borrow)]
+    gate: GateEntry<'a>,
+    #[serde(borrow)]
+    join: JoinEntry<'a>,
+    #[serde(borrow)]
+    files: Vec<FileEntry<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct UnitEntry {
-    name: String,
+struct UnitEntry<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
     start: StartEntry,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum StartEntry {
+pub(crate) enum StartEntry {
     BeforeGate,
     AfterGate,
     ByOthers,
@@ -63,37 +74,46 @@ enum StartEntry {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct GateEntry {
-    path: String,
-    environment: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    facts: Vec<String>,
+struct GateEntry<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    environment: Cow<'a, BTreeMap<String, String>>,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    facts: Cow<'a, [String]>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct JoinEntry {
-    api_server: String,
-    bootstrap_kubeconfig: String,
-    kubeconfig: String,
-    client_certificate: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    node_name: Option<String>,
-    kubelet_unit: String,
+struct JoinEntry<'a> {
+    #[serde(borrow)]
+    api_server: Cow<'a, str>,
+    #[serde(borrow)]
+    bootstrap_kubeconfig: Cow<'a, str>,
+    #[serde(borrow)]
+    kubeconfig: Cow<'a, str>,
+    #[serde(borrow)]
+    client_certificate: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    node_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    kubelet_unit: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct FileEntry {
-    path: String,
-    mode: String,
+struct FileEntry<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    mode: Cow<'a, str>,
     secret: bool,
-    sha256: String,
+    #[serde(borrow)]
+    sha256: Cow<'a, str>,
     size: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    content: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    content_base64: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    content: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    content_base64: Option<Cow<'a, str>>,
 }
 
 /// Read before anything else, so that a document of another version is named as such and not as full of mistakes.
@@ -113,37 +133,39 @@ enum Contents {
 impl Bundle {
     /// Canonical JSON (sorted keys, no white space) of everything but the contents, which stand as SHA-256.
     pub fn manifest_json(&self) -> String {
-        let mut value = json_value(&document(self, String::new(), Contents::Beside));
-        if let Value::Object(fields) = &mut value {
-            fields.remove("digest");
-        }
-        json::canonical(&value)
+        let hashes: Vec<String> = self.files.iter().map(File::sha256).collect();
+        String::from_utf8_lossy(&manifest::canonical(self, &hashes)).into_owned()
     }
 
     /// `sha256:` and the SHA-256 of [`Bundle::manifest_json`].
     pub fn digest(&self) -> String {
-        format!("sha256:{}", sha256_hex(self.manifest_json().as_bytes()))
+        Seal::of(self).digest
     }
 
     /// The self-contained file. It holds secrets: write it with mode 0600.
     pub fn to_json(&self) -> String {
-        pretty(&document(self, self.digest(), Contents::Inside))
+        self.to_json_with(&Seal::of(self))
+    }
+
+    /// The same, with a seal that is at hand already.
+    pub(crate) fn to_json_with(&self, seal: &Seal) -> String {
+        pretty(&document(self, seal, Contents::Inside))
     }
 
     /// Reads what [`Bundle::to_json`] wrote. Anything else is refused, never repaired.
     pub fn parse(bytes: &[u8]) -> Result<Self, BundleError> {
         read(bytes, |entry| match (&entry.content, &entry.content_base64) {
-            (Some(text), None) => Ok(text.clone().into_bytes()),
+            (Some(text), None) => Ok(text.as_bytes().to_vec()),
             (None, Some(encoded)) => {
-                BASE64.decode(encoded.as_bytes()).map_err(|_| BundleError::Content { path: entry.path.clone() })
+                BASE64.decode(encoded.as_bytes()).map_err(|_| BundleError::Content { path: entry.path.to_string() })
             }
-            _ => Err(BundleError::Content { path: entry.path.clone() }),
+            _ => Err(BundleError::Content { path: entry.path.to_string() }),
         })
     }
 
     /// The folder form as relative path, mode and content: `manifest.json`, then `root/…` in order of path.
     pub fn to_folder(&self) -> Vec<(String, u32, Vec<u8>)> {
-        let manifest = pretty(&document(self, self.digest(), Contents::Beside)).into_bytes();
+        let manifest = pretty(&document(self, &Seal::of(self), Contents::Beside)).into_bytes();
         let files = self.files.iter().map(|file| (format!("root{}", file.path), file.mode, file.content.clone()));
         std::iter::once(("manifest.json".to_owned(), MANIFEST_MODE, manifest)).chain(files).collect()
     }
@@ -156,11 +178,11 @@ impl Bundle {
     ) -> Result<Self, BundleError> {
         read(manifest, |entry| {
             if entry.content.is_some() || entry.content_base64.is_some() {
-                return Err(BundleError::Content { path: entry.path.clone() });
+                return Err(BundleError::Content { path: entry.path.to_string() });
             }
             validate_path(&entry.path)?;
             read_content(&format!("root{}", entry.path))
-                .ok_or_else(|| BundleError::MissingFile { path: entry.path.clone() })
+                .ok_or_else(|| BundleError::MissingFile { path: entry.path.to_string() })
         })
     }
 
@@ -173,51 +195,52 @@ impl Bundle {
     }
 }
 
-fn document(bundle: &Bundle, digest: String, contents: Contents) -> Document {
+fn document<'a>(bundle: &'a Bundle, seal: &'a Seal, contents: Contents) -> Document<'a> {
+    let text = |text: &'a String| Cow::Borrowed(text.as_str());
     Document {
-        api_version: API_VERSION.to_owned(),
-        kind: KIND.to_owned(),
-        digest,
-        cluster: bundle.cluster.clone(),
-        group: bundle.group.clone(),
-        kubernetes_version: bundle.kubernetes_version.clone(),
-        node: bundle.kind.clone(),
-        required_programs: bundle.required_programs.clone(),
+        api_version: API_VERSION.into(),
+        kind: KIND.into(),
+        digest: text(&seal.digest),
+        cluster: text(&bundle.cluster),
+        group: text(&bundle.group),
+        kubernetes_version: text(&bundle.kubernetes_version),
+        node: Cow::Borrowed(&bundle.kind),
+        required_programs: Cow::Borrowed(&bundle.required_programs),
         units: bundle
             .units
             .iter()
-            .map(|unit| UnitEntry { name: unit.name.clone(), start: StartEntry::from(unit.start) })
+            .map(|unit| UnitEntry { name: text(&unit.name), start: StartEntry::from(unit.start) })
             .collect(),
-        hooks: bundle.hooks.clone(),
-        runtime: bundle.runtime.clone(),
+        hooks: Cow::Borrowed(&bundle.hooks),
+        runtime: Cow::Borrowed(&bundle.runtime),
         gate: GateEntry {
-            path: bundle.gate.path.clone(),
-            environment: bundle.gate.environment.clone(),
-            facts: bundle.gate.facts.clone(),
+            path: text(&bundle.gate.path),
+            environment: Cow::Borrowed(&bundle.gate.environment),
+            facts: Cow::Borrowed(&bundle.gate.facts),
         },
         join: JoinEntry {
-            api_server: bundle.join.api_server.clone(),
-            bootstrap_kubeconfig: bundle.join.bootstrap_kubeconfig.clone(),
-            kubeconfig: bundle.join.kubeconfig.clone(),
-            client_certificate: bundle.join.client_certificate.clone(),
-            node_name: bundle.join.node_name.clone(),
-            kubelet_unit: bundle.join.kubelet_unit.clone(),
+            api_server: text(&bundle.join.api_server),
+            bootstrap_kubeconfig: text(&bundle.join.bootstrap_kubeconfig),
+            kubeconfig: text(&bundle.join.kubeconfig),
+            client_certificate: text(&bundle.join.client_certificate),
+            node_name: bundle.join.node_name.as_ref().map(text),
+            kubelet_unit: text(&bundle.join.kubelet_unit),
         },
-        files: bundle.files.iter().map(|file| file_entry(file, contents)).collect(),
+        files: bundle.files.iter().zip(&seal.files).map(|(file, hash)| file_entry(file, hash, contents)).collect(),
     }
 }
 
-fn file_entry(file: &File, contents: Contents) -> FileEntry {
+fn file_entry<'a>(file: &'a File, sha256: &'a str, contents: Contents) -> FileEntry<'a> {
     let (content, content_base64) = match (contents, std::str::from_utf8(&file.content)) {
         (Contents::Beside, _) => (None, None),
-        (Contents::Inside, Ok(text)) => (Some(text.to_owned()), None),
-        (Contents::Inside, Err(_)) => (None, Some(BASE64.encode(&file.content))),
+        (Contents::Inside, Ok(text)) => (Some(text.into()), None),
+        (Contents::Inside, Err(_)) => (None, Some(BASE64.encode(&file.content).into())),
     };
     FileEntry {
-        path: file.path.clone(),
+        path: file.path.as_str().into(),
         mode: octal(file.mode),
         secret: file.secrecy == Secrecy::Secret,
-        sha256: file.sha256(),
+        sha256: sha256.into(),
         size: file.content.len() as u64,
         content,
         content_base64,
@@ -226,7 +249,7 @@ fn file_entry(file: &File, contents: Contents) -> FileEntry {
 
 fn read(
     bytes: &[u8],
-    mut content: impl FnMut(&FileEntry) -> Result<Vec<u8>, BundleError>,
+    mut content: impl FnMut(&FileEntry<'_>) -> Result<Vec<u8>, BundleError>,
 ) -> Result<Bundle, BundleError> {
     limit(bytes.len())?;
     let header: Header = serde_json::from_slice(bytes).map_err(syntax)?;
@@ -244,7 +267,7 @@ fn read(
             mode: parse_mode(&entry)?,
             secrecy: if entry.secret { Secrecy::Secret } else { Secrecy::Public },
             content: content(&entry)?,
-            path: entry.path,
+            path: entry.path.into_owned(),
         };
         total += file.content.len();
         limit(total)?;
@@ -254,35 +277,43 @@ fn read(
         }
         let actual = file.sha256();
         if actual != entry.sha256 {
-            return Err(BundleError::FileDigest { path: file.path, stated: entry.sha256, actual });
+            return Err(BundleError::FileDigest { path: file.path, stated: entry.sha256.into_owned(), actual });
         }
         files.push(file);
     }
     let bundle = Bundle {
-        cluster: document.cluster,
-        group: document.group,
-        kubernetes_version: document.kubernetes_version,
-        kind: document.node,
-        required_programs: document.required_programs,
+        cluster: document.cluster.into_owned(),
+        group: document.group.into_owned(),
+        kubernetes_version: document.kubernetes_version.into_owned(),
+        kind: document.node.into_owned(),
+        required_programs: document.required_programs.into_owned(),
         files,
-        units: document.units.into_iter().map(|unit| Unit { name: unit.name, start: unit.start.into() }).collect(),
-        hooks: document.hooks,
-        runtime: document.runtime,
-        gate: Gate { path: document.gate.path, environment: document.gate.environment, facts: document.gate.facts },
+        units: document
+            .units
+            .into_iter()
+            .map(|unit| Unit { name: unit.name.into_owned(), start: unit.start.into() })
+            .collect(),
+        hooks: document.hooks.into_owned(),
+        runtime: document.runtime.into_owned(),
+        gate: Gate {
+            path: document.gate.path.into_owned(),
+            environment: document.gate.environment.into_owned(),
+            facts: document.gate.facts.into_owned(),
+        },
         join: Join {
-            api_server: document.join.api_server,
-            bootstrap_kubeconfig: document.join.bootstrap_kubeconfig,
-            kubeconfig: document.join.kubeconfig,
-            client_certificate: document.join.client_certificate,
-            node_name: document.join.node_name,
-            kubelet_unit: document.join.kubelet_unit,
+            api_server: document.join.api_server.into_owned(),
+            bootstrap_kubeconfig: document.join.bootstrap_kubeconfig.into_owned(),
+            kubeconfig: document.join.kubeconfig.into_owned(),
+            client_certificate: document.join.client_certificate.into_owned(),
+            node_name: document.join.node_name.map(Cow::into_owned),
+            kubelet_unit: document.join.kubelet_unit.into_owned(),
         },
     };
     // The rules before the digest: what is wrong with a bundle written by hand is more use than that it was changed.
     validate_bundle(&bundle)?;
     let actual = bundle.digest();
     if actual != document.digest {
-        return Err(BundleError::Digest { stated: document.digest, actual });
+        return Err(BundleError::Digest { stated: document.digest.into_owned(), actual });
     }
     Ok(bundle)
 }
@@ -291,9 +322,9 @@ fn limit(bytes: usize) -> Result<(), BundleError> {
     if bytes > MAX_BUNDLE_BYTES { Err(BundleError::TooLarge { bytes }) } else { Ok(()) }
 }
 
-fn parse_mode(entry: &FileEntry) -> Result<u32, BundleError> {
+fn parse_mode(entry: &FileEntry<'_>) -> Result<u32, BundleError> {
     let mode = u32::from_str_radix(&entry.mode, 8).ok().filter(|mode| octal(*mode) == entry.mode);
-    mode.ok_or_else(|| BundleError::Mode { path: entry.path.clone(), mode: entry.mode.clone() })
+    mode.ok_or_else(|| BundleError::Mode { path: entry.path.to_string(), mode: entry.mode.to_string() })
 }
 
 fn wrong_api_version(found: String) -> BundleError {
@@ -333,14 +364,13 @@ fn syntax(error: serde_json::Error) -> BundleError {
     BundleError::Syntax { line: error.line(), column: error.column(), reason }
 }
 
-fn pretty(document: &Document) -> String {
-    let mut text = serde_json::to_string_pretty(document).expect(ALWAYS_JSON);
-    text.push('\n');
-    text
-}
-
-fn json_value(document: &Document) -> Value {
-    serde_json::to_value(document).expect(ALWAYS_JSON)
+fn pretty(document: &Document<'_>) -> String {
+    // A little more than is mostly needed: a fleet keeps thousands of these in memory.
+    let expected = document.files.iter().fold(2048, |sum, file| sum + file.size as usize * 17 / 16 + 200);
+    let mut bytes = Vec::with_capacity(expected);
+    serde_json::to_writer_pretty(&mut bytes, document).expect(ALWAYS_JSON);
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("JSON is text")
 }
 
 impl From<Start> for StartEntry {

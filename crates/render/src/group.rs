@@ -1,5 +1,7 @@
 //! A node group as a provider sees it: the bundle, how it is delivered, and the machines that get it; all from the spec.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use spec::{CompleteNodeGroup, CompleteSpec, Compression, DeliveryFormat, Os, Provider};
 
 use crate::bundle::Bundle;
@@ -10,6 +12,7 @@ use crate::delivery::machines::{
 use crate::delivery::{self, Compress, Delivery, Format, Installation, Store, UserData, UserDataPart};
 use crate::error::RenderError;
 use crate::node::{find_group, render_node};
+use crate::shared::Shared;
 
 /// Everything that is needed to start machines of a group.
 pub struct GroupDelivery<'s> {
@@ -21,31 +24,46 @@ pub struct GroupDelivery<'s> {
 /// The group's bundle, and the ways to deliver it.
 pub fn render_group<'s>(spec: &'s CompleteSpec, group: &str) -> Result<GroupDelivery<'s>, RenderError> {
     let group = find_group(spec, group)?;
-    Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? })
+    Ok(GroupDelivery { spec, group, bundle: render_node(spec, group, &Shared::default())? })
 }
+
+/// How many groups a thread takes at once: few enough that none is left with much when the others are done.
+const SHARE: usize = 32;
 
 /// Every group of a spec, on all cores; the results are in the order of the groups, whoever finished first.
 pub fn render_all<T: Send>(
     spec: &CompleteSpec,
     each: impl Fn(&GroupDelivery<'_>) -> Result<T, RenderError> + Sync,
 ) -> Result<Vec<T>, RenderError> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(spec.groups.len().max(1));
-    let render_some = |groups: &[CompleteNodeGroup]| -> Vec<Result<T, RenderError>> {
-        let render = |group| Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? });
-        groups.iter().map(|group| render(group).and_then(|group| each(&group))).collect()
+    let shares: Vec<&[CompleteNodeGroup]> = spec.groups.chunks(SHARE).collect();
+    let next = AtomicUsize::new(0);
+    // Which shares a thread took, and what became of them.
+    let work = || {
+        let shared = Shared::default();
+        let render = |group| Ok(GroupDelivery { spec, group, bundle: render_node(spec, group, &shared)? });
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(share) = shares.get(index) else { return done };
+            let results: Vec<_> = share.iter().map(|group| render(group).and_then(|group| each(&group))).collect();
+            done.push((index, results));
+        }
     };
-    let shares = spec.groups.chunks(spec.groups.len().div_ceil(workers).max(1));
-    let results = std::thread::scope(|scope| {
-        let handles: Vec<_> = shares.map(|share| scope.spawn(|| render_some(share))).collect();
-        handles
-            .into_iter()
-            .flat_map(|handle| match handle.join() {
-                Ok(results) => results,
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(shares.len());
+    let mut done = std::thread::scope(|scope| {
+        // The calling thread works too: for one share no other is started.
+        let handles: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+        let mut done = work();
+        for handle in handles {
+            match handle.join() {
+                Ok(more) => done.extend(more),
                 Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect::<Vec<_>>()
+            }
+        }
+        done
     });
-    results.into_iter().collect()
+    done.sort_unstable_by_key(|(index, _)| *index);
+    done.into_iter().flat_map(|(_, results)| results).collect()
 }
 
 impl GroupDelivery<'_> {

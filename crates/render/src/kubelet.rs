@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_yaml};
+use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_config_yaml};
 
 use crate::error::RenderError;
 use crate::gate::GATE_PATH;
@@ -35,10 +35,8 @@ pub(crate) fn client_certificate(group: &CompleteGroup) -> String {
 
 /// The `KubeletConfiguration` as YAML.
 pub(crate) fn render_config(tree: &ConfigTree) -> Vec<u8> {
-    let mut fields = object(tree);
-    fields.insert("apiVersion".to_owned(), "kubelet.config.k8s.io/v1beta1".into());
-    fields.insert("kind".to_owned(), "KubeletConfiguration".into());
-    render_yaml(&fields).into_bytes()
+    let header = [("apiVersion", "kubelet.config.k8s.io/v1beta1"), ("kind", "KubeletConfiguration")];
+    render_config_yaml(header, tree).into_bytes()
 }
 
 /// The plain document of a tree whose leaves know their origin.

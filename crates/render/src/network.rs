@@ -3,7 +3,7 @@
 //! The ranges of a node's pods are known only once it has registered, so the bundle carries [`NetworkSettings`] and
 //! `nodestrap network` finishes on the node: it reads the ranges from the Node object and writes [`cni_config`].
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::RenderError;
@@ -20,17 +20,17 @@ pub(crate) const NETWORK_UNIT: &str = "nodestrap-network.service";
 pub(crate) const PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
 
 /// What `nodestrap network` needs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkSettings {
     /// Name of the bridge, as an interface.
     pub bridge: String,
+    /// Path of the kubelet's own certificate, which appears when the node has joined.
+    pub client_certificate: String,
     /// Path of the CNI configuration to write.
     pub cni_config: String,
     /// Path of the kubelet's own kubeconfig.
     pub kubeconfig: String,
-    /// Path of the kubelet's own certificate, which appears when the node has joined.
-    pub client_certificate: String,
     /// `None`: the host name, as the kubelet registers it.
     pub node_name: Option<String>,
 }
@@ -43,13 +43,9 @@ impl NetworkSettings {
 
     /// The file of the bundle.
     pub(crate) fn to_json(&self) -> String {
-        pretty(&json!({
-            "bridge": self.bridge,
-            "cniConfig": self.cni_config,
-            "clientCertificate": self.client_certificate,
-            "kubeconfig": self.kubeconfig,
-            "nodeName": self.node_name,
-        }))
+        let mut text = serde_json::to_string_pretty(self).expect("a document has string keys and plain types only");
+        text.push('\n');
+        text
     }
 }
 

@@ -14,13 +14,14 @@ use crate::kubelet::{
     UnitInputs, required_flag,
 };
 use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings};
+use crate::shared::Shared;
 use crate::{layout, runtime, static_pods, system};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
 
 /// The bundle of one group of nodes.
 pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderError> {
-    render_node(spec, find_group(spec, group)?)
+    render_node(spec, find_group(spec, group)?, &Shared::default())
 }
 
 pub(crate) fn find_group<'s>(spec: &'s CompleteSpec, name: &str) -> Result<&'s CompleteNodeGroup, RenderError> {
@@ -30,25 +31,33 @@ pub(crate) fn find_group<'s>(spec: &'s CompleteSpec, name: &str) -> Result<&'s C
     })
 }
 
-pub(crate) fn render_node(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
+pub(crate) fn render_node<'s>(
+    spec: &'s CompleteSpec,
+    group: &'s CompleteNodeGroup,
+    shared: &Shared<'s>,
+) -> Result<Bundle, RenderError> {
     match spec.cluster.layout.value {
-        Layout::Nodestrap => render(spec, group),
-        Layout::Eksctl => layout::eksctl::render(spec, group),
-        Layout::Tectonic => layout::tectonic::render(spec, group),
+        Layout::Nodestrap => render(spec, group, shared),
+        Layout::Eksctl => layout::eksctl::render(spec, group, shared),
+        Layout::Tectonic => layout::tectonic::render(spec, group, shared),
     }
 }
 
 /// nodestrap's own layout.
-fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
+fn render<'s>(
+    spec: &'s CompleteSpec,
+    node_group: &'s CompleteNodeGroup,
+    shared: &Shared<'s>,
+) -> Result<Bundle, RenderError> {
     let (cluster, group) = (&spec.cluster, &node_group.spec);
     let name = spec.name.value.as_str();
     let identity = Identity::of(cluster, group)?;
     let join = join(cluster, group, &identity)?;
 
     let mut part = system::render_system(cluster, group)?;
-    part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value, shared)?);
     part.add(extras::render_extra_units(&group.units.value));
-    part.add(kubelet_part(name, cluster, group, &identity)?);
+    part.add(kubelet_part(name, cluster, group, &identity, shared)?);
     part.add(network_part(cluster, group, &join)?);
     part.files.extend(extras::render_file_assets(&group.file_assets.value));
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
@@ -143,10 +152,12 @@ fn kubelet_part(
     cluster: &CompleteCluster,
     group: &CompleteGroup,
     identity: &Identity<'_>,
+    shared: &Shared<'_>,
 ) -> Result<Part, RenderError> {
     let authority = cluster.join.certificate_authority.value.as_str();
+    let server = cluster.api_server.value.as_str();
     let kubeconfig =
-        |user, credential| render_kubeconfig(name, cluster.api_server.value.as_str(), authority, user, &credential);
+        |user, credential| shared.kubeconfig(user, || render_kubeconfig(name, server, authority, user, &credential));
     let (flag, credentials) = match identity {
         Identity::Token(token) => {
             (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token)))

@@ -9,6 +9,7 @@ use spec::{CompleteContainerRuntime, ConfigTree, Host, Runtime as RuntimeName, R
 use crate::bundle::{Archive, File, Package, Part, Runtime, Start, Unit};
 use crate::error::RenderError;
 use crate::kubelet::{leaf_text, object};
+use crate::shared::Shared;
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
 pub(crate) const CONTAINERD_UNIT: &str = "containerd.service";
@@ -31,15 +32,16 @@ pub(crate) fn unit_name(runtime: RuntimeName) -> &'static str {
 }
 
 /// The runtime's files and its unit.
-pub(crate) fn render_runtime(
-    runtime: &CompleteContainerRuntime,
+pub(crate) fn render_runtime<'s>(
+    runtime: &'s CompleteContainerRuntime,
     mirrors: &BTreeMap<Host, Vec<WebUrl>>,
+    shared: &Shared<'s>,
 ) -> Result<Part, RenderError> {
     let name = runtime.name.value;
     let mut part = Part { files: Vec::new(), units: vec![Unit::new(unit_name(name), Start::BeforeGate)] };
     match name {
         RuntimeName::Containerd => {
-            let config = render_config(&runtime.config)?;
+            let config = shared.runtime_config(&runtime.config, render_config)?;
             part.files.push(File::public(CONTAINERD_CONFIG_PATH, config));
             part.files.extend(render_hosts(&runtime.config, mirrors));
             if runtime.source.value == RuntimeSource::Tree {

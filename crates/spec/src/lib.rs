@@ -72,4 +72,4 @@ pub use values::{
     Role, Runtime, RuntimeSource, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
-pub use yaml::{render_yaml, write_yaml};
+pub use yaml::{render_config_yaml, render_yaml, write_yaml};

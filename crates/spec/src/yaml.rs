@@ -1,8 +1,11 @@
 //! Writing YAML that every reader understands alike: whatever YAML 1.1 or 1.2 could take for something else is quoted.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
+
+use crate::complete::{ConfigNode, ConfigTree};
 
 const INDENT: &str = "  ";
 
@@ -22,15 +25,50 @@ pub fn write_yaml(value: &Value) -> String {
         Value::Object(fields) if !fields.is_empty() => text = render_yaml(fields),
         Value::Array(items) if !items.is_empty() => write_items(&mut text, 0, items),
         value => {
-            let _ = writeln!(text, "{}", flow(value));
+            write_flow(&mut text, value);
+            text.push('\n');
         }
     }
     text
 }
 
+/// A configuration as a document, sorted by name; what `header` says stands in place of what the tree says there.
+pub fn render_config_yaml<const N: usize>(header: [(&str, &str); N], tree: &ConfigTree) -> String {
+    let mut text = String::with_capacity(2048);
+    let mut fields: BTreeMap<&str, Option<&ConfigNode>> =
+        tree.iter().map(|(name, node)| (&**name, Some(node))).collect();
+    fields.extend(header.map(|(name, _)| (name, None)));
+    for (name, node) in fields {
+        match (node, header.iter().find(|(known, _)| *known == name)) {
+            (_, Some((_, value))) => {
+                write_key(&mut text, 0, name);
+                text.push(' ');
+                write_scalar(&mut text, value);
+                text.push('\n');
+            }
+            (Some(node), None) => write_node(&mut text, 0, name, node),
+            (None, None) => {}
+        }
+    }
+    text
+}
+
+fn write_node(text: &mut String, depth: usize, name: &str, node: &ConfigNode) {
+    match node {
+        ConfigNode::Leaf(setting) => write_field(text, depth, name, &setting.value),
+        ConfigNode::Branch(fields) => {
+            write_key(text, depth, name);
+            text.push_str(if fields.is_empty() { " {}\n" } else { "\n" });
+            for (name, node) in fields {
+                write_node(text, depth + 1, name, node);
+            }
+        }
+    }
+}
+
 pub(crate) fn write_key(text: &mut String, depth: usize, name: &str) {
-    text.push_str(&INDENT.repeat(depth));
-    text.push_str(&scalar(name));
+    write_indent(text, depth);
+    write_scalar(text, name);
     text.push(':');
 }
 
@@ -50,12 +88,22 @@ pub(crate) fn write_field(text: &mut String, depth: usize, name: &str, value: &V
         Value::String(block) if is_block(block) => {
             text.push_str(" |\n");
             for line in block.lines() {
-                let _ = writeln!(text, "{}{line}", INDENT.repeat(depth + 1));
+                write_indent(text, depth + 1);
+                text.push_str(line);
+                text.push('\n');
             }
         }
         value => {
-            let _ = writeln!(text, " {}", flow(value));
+            text.push(' ');
+            write_flow(text, value);
+            text.push('\n');
         }
+    }
+}
+
+fn write_indent(text: &mut String, depth: usize) {
+    for _ in 0..depth {
+        text.push_str(INDENT);
     }
 }
 
@@ -72,7 +120,10 @@ fn write_items(text: &mut String, depth: usize, items: &[Value]) {
                 text.replace_range(dash..dash + INDENT.len(), "- ");
             }
             item => {
-                let _ = writeln!(text, "{}- {}", INDENT.repeat(depth), flow(item));
+                write_indent(text, depth);
+                text.push_str("- ");
+                write_flow(text, item);
+                text.push('\n');
             }
         }
     }
@@ -91,17 +142,30 @@ fn fits_a_line(fields: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// On one line; collections in JSON's form with YAML's scalars.
-fn flow(value: &Value) -> String {
+fn write_flow(text: &mut String, value: &Value) {
     match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::Number(number) => write_number(number),
-        Value::String(text) => scalar(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Null => text.push_str("null"),
+        Value::Bool(true) => text.push_str("true"),
+        Value::Bool(false) => text.push_str("false"),
+        Value::Number(number) => text.push_str(&write_number(number)),
+        Value::String(value) => write_scalar(text, value),
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { ", " });
+                write_flow(text, item);
+            }
+            text.push(']');
+        }
         Value::Object(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|(name, value)| format!("{}: {}", scalar(name), flow(value))).collect();
-            format!("{{{}}}", fields.join(", "))
+            text.push('{');
+            for (index, (name, value)) in fields.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { ", " });
+                write_scalar(text, name);
+                text.push_str(": ");
+                write_flow(text, value);
+            }
+            text.push('}');
         }
     }
 }
@@ -119,20 +183,20 @@ fn write_number(number: &Number) -> String {
     }
 }
 
-fn scalar(text: &str) -> String {
-    if is_plain(text) { text.to_owned() } else { quoted(text) }
+fn write_scalar(text: &mut String, value: &str) {
+    if is_plain(value) { text.push_str(value) } else { write_quoted(text, value) }
 }
 
 /// Texts that no reader takes for anything else: they begin with a letter or slash, so they are no numbers, and use no
 /// character that means something in block or flow style.
 fn is_plain(text: &str) -> bool {
     const WORDS: &[&str] = &["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
-    let first = text.chars().next();
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '+' | ':' | '@');
-    first.is_some_and(|c| c.is_ascii_alphabetic() || c == '/')
-        && text.chars().all(inner)
+    let first = text.bytes().next();
+    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'/' | b'+' | b':' | b'@');
+    first.is_some_and(|c| c.is_ascii_alphabetic() || c == b'/')
+        && text.bytes().all(inner)
         && !text.ends_with(':')
-        && !WORDS.contains(&text.to_ascii_lowercase().as_str())
+        && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 /// Only lines that need no care: PEM blocks.
@@ -147,8 +211,8 @@ fn is_block(text: &str) -> bool {
         })
 }
 
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
+fn write_quoted(quoted: &mut String, text: &str) {
+    quoted.push('"');
     for c in text.chars() {
         match c {
             '"' => quoted.push_str("\\\""),
@@ -164,7 +228,6 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]
@@ -176,6 +239,20 @@ mod tests {
     use crate::decode::Drafts;
     use crate::source::{Source, Sources};
     use crate::tree::{Kind, Style, read_documents};
+
+    fn written(write: impl FnOnce(&mut String)) -> String {
+        let mut text = String::new();
+        write(&mut text);
+        text
+    }
+
+    fn scalar(value: &str) -> String {
+        written(|text| write_scalar(text, value))
+    }
+
+    fn flow(value: &Value) -> String {
+        written(|text| write_flow(text, value))
+    }
 
     fn read_back(text: &str) -> (String, Style) {
         let sources = Sources::new(&[Source::new("test", text)]);

@@ -8,15 +8,17 @@ use data_encoding::BASE64;
 use crate::bundle::{BUNDLE_PATH, Bundle};
 use crate::delivery::gzip;
 use crate::error::RenderError;
+use crate::manifest::Seal;
 
 /// The `#cloud-config` document. It holds the bundle's secrets; its length is what the 16 KiB of some clouds limit.
 pub fn cloud_config(bundle: &Bundle) -> Result<String, RenderError> {
     bundle.validate().map_err(|source| RenderError::Bundle { source })?;
-    Ok(render(bundle, bundle.to_json().as_bytes()))
+    let seal = Seal::of(bundle);
+    Ok(render(bundle, &seal.digest, bundle.to_json_with(&seal).as_bytes()))
 }
 
-/// The document that puts `payload`, the bundle or a stub of it, into its place.
-pub(crate) fn render(bundle: &Bundle, payload: &[u8]) -> String {
+/// The document that puts `payload`, the bundle of this digest or a stub of it, into its place.
+pub(crate) fn render(bundle: &Bundle, digest: &str, payload: &[u8]) -> String {
     let content = BASE64.encode(&gzip::compress(payload));
     format!(
         "#cloud-config\n\
@@ -32,7 +34,6 @@ pub(crate) fn render(bundle: &Bundle, payload: &[u8]) -> String {
         cluster = bundle.cluster,
         group = bundle.group,
         kubernetes = bundle.kubernetes_version,
-        digest = bundle.digest(),
         version = env!("CARGO_PKG_VERSION"),
     )
 }

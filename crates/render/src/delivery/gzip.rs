@@ -4,6 +4,8 @@
 //! its own best level saves 1.3 % and takes fifteen times as long. Its header carries no time and no operating system,
 //! and no level looks at the processor, so that every machine writes the same.
 
+use std::cell::RefCell;
+
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 /// The slowest of libdeflate's quick levels; from 10 on it searches for the best parse at ten times the cost.
@@ -23,14 +25,20 @@ pub(crate) enum GzipDamage {
     TooLarge,
 }
 
+thread_local! {
+    /// Its tables are larger than a bundle: they are kept for the next one.
+    static COMPRESSOR: RefCell<Compressor> =
+        RefCell::new(Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default()));
+}
+
 pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
-    let level = CompressionLvl::new(LEVEL).unwrap_or_default();
-    let mut compressor = Compressor::new(level);
-    let mut packed = vec![0; compressor.gzip_compress_bound(bytes.len())];
-    let length =
-        compressor.gzip_compress(bytes, &mut packed).expect("the buffer has the size that libdeflate asked for");
-    packed.truncate(length);
-    packed
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        let mut packed = vec![0; compressor.gzip_compress_bound(bytes.len())];
+        let length =
+            compressor.gzip_compress(bytes, &mut packed).expect("the buffer has the size that libdeflate asked for");
+        packed.truncate(length);
+        packed
+    })
 }
 
 pub(crate) fn is_gzip(bytes: &[u8]) -> bool {

@@ -25,7 +25,7 @@ const BASE64_COLUMNS: usize = 76;
 /// RFC 5322 asks for no more than this in a line.
 const MAX_LINE: usize = 998;
 
-pub(crate) fn assemble(delivery: &Delivery<'_>, payload: &[u8]) -> Result<Assembly, RenderError> {
+pub(crate) fn assemble(delivery: &Delivery<'_>, digest: &str, payload: &[u8]) -> Result<Assembly, RenderError> {
     let mut parts = vec![encode("nodestrap.py", "text/part-handler", PART_HANDLER.as_bytes())];
     if let Installation::Download { urls, sha256, .. } = delivery.installation {
         let order = json!({
@@ -44,8 +44,7 @@ pub(crate) fn assemble(delivery: &Delivery<'_>, payload: &[u8]) -> Result<Assemb
     let boundary = boundary(&parts);
     let mut text = format!(
         "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"{boundary}\"\n\
-         X-Nodestrap-Bundle: {}\n\n",
-        delivery.bundle.digest()
+         X-Nodestrap-Bundle: {digest}\n\n"
     );
     for (_, part) in &parts {
         text.push_str(&format!("--{boundary}\n{part}\n"));

@@ -22,6 +22,7 @@ use std::fmt;
 
 use crate::bundle::{Bundle, sha256_hex};
 use crate::error::RenderError;
+use crate::manifest::Seal;
 use crate::stub::{Stub, validate_url};
 
 pub use bootstrap_unit::{BOOTSTRAP_UNIT, bootstrap_unit};
@@ -125,8 +126,9 @@ pub enum Carries {
 pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, RenderError> {
     delivery.bundle.validate().map_err(|source| RenderError::Bundle { source })?;
     validate_installation(delivery.installation)?;
-    let json = delivery.bundle.to_json();
-    let whole = assemble(format, delivery, json.as_bytes(), Carries::Bundle)?;
+    let seal = Seal::of(delivery.bundle);
+    let json = delivery.bundle.to_json_with(&seal);
+    let whole = assemble(format, delivery, &seal.digest, json.as_bytes(), Carries::Bundle)?;
     let Some(limit) = delivery.provider.limit().filter(|limit| whole.bytes.len() > *limit) else {
         return Ok(whole);
     };
@@ -136,7 +138,7 @@ pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, Re
     let stub = Stub::new(delivery.bundle, &store.urls, store.certificate_authorities.as_deref())
         .map_err(|source| RenderError::Stub { source })?;
     let json = stub.to_json();
-    let small = assemble(format, delivery, json.as_bytes(), Carries::Stub(stub))?;
+    let small = assemble(format, delivery, &seal.digest, json.as_bytes(), Carries::Stub(stub))?;
     if small.bytes.len() > limit {
         return Err(too_large(delivery, limit, &small, &[]));
     }
@@ -153,12 +155,13 @@ pub(crate) struct Assembly {
 fn assemble(
     format: Format,
     delivery: &Delivery<'_>,
+    digest: &str,
     payload: &[u8],
     carries: Carries,
 ) -> Result<UserData, RenderError> {
     let assembly = match format {
-        Format::CloudConfig => assemble_cloud_config(delivery, payload)?,
-        Format::Mime => mime::assemble(delivery, payload)?,
+        Format::CloudConfig => assemble_cloud_config(delivery, digest, payload)?,
+        Format::Mime => mime::assemble(delivery, digest, payload)?,
         Format::Ignition3 => ignition::assemble(ignition::Version::V3, delivery, payload)?,
         Format::Ignition2 => ignition::assemble(ignition::Version::V2, delivery, payload)?,
     };
@@ -172,7 +175,7 @@ fn assemble(
     Ok(UserData { bytes, media_type, digest, parts: assembly.parts, carries })
 }
 
-fn assemble_cloud_config(delivery: &Delivery<'_>, payload: &[u8]) -> Result<Assembly, RenderError> {
+fn assemble_cloud_config(delivery: &Delivery<'_>, digest: &str, payload: &[u8]) -> Result<Assembly, RenderError> {
     if matches!(delivery.installation, Installation::Download { .. }) {
         return Err(RenderError::InstallationNeedsMime);
     }
@@ -182,7 +185,7 @@ fn assemble_cloud_config(delivery: &Delivery<'_>, payload: &[u8]) -> Result<Asse
             problem: "cannot be carried by cloud-config, which is one document: use the format mime",
         });
     }
-    let bytes = cloud_config::render(delivery.bundle, payload).into_bytes();
+    let bytes = cloud_config::render(delivery.bundle, digest, payload).into_bytes();
     let parts = vec![("bundle".to_owned(), bytes.len())];
     Ok(Assembly { bytes, media_type: "text/cloud-config", parts })
 }

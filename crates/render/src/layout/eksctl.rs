@@ -20,6 +20,7 @@ use crate::error::RenderError;
 use crate::json::pretty;
 use crate::kubelet::{self, BOOTSTRAP_UNIT, CONFIG_FLAG, KUBELET_UNIT, required_flag};
 use crate::runtime;
+use crate::shared::Shared;
 use crate::unit::{Section, UnitFile};
 
 /// Misspelt, but this is its name: whoever looks for eksctl's drop-in looks here.
@@ -61,12 +62,16 @@ const FIRST_WITHOUT_DOCKER: KubeVersion = KubeVersion { major: 1, minor: 24, pat
 const FIRST_WITHOUT_PAUSE_IMAGE: KubeVersion = KubeVersion { major: 1, minor: 35, patch: 0 };
 const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
 
-pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
+pub(crate) fn render<'s>(
+    spec: &'s CompleteSpec,
+    node_group: &'s CompleteNodeGroup,
+    shared: &Shared<'s>,
+) -> Result<Bundle, RenderError> {
     let group = &node_group.spec;
     let authority = spec.cluster.join.certificate_authority.value.as_str();
     let mut files = vec![
         File::public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
-        File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?),
+        File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group, shared)?),
         File::public(AUTHORITY_PATH, authority),
         File::public(METADATA_PATH, metadata(spec)?),
         File::public(KUBELET_ENV_PATH, kubelet_environment(group)),
@@ -100,6 +105,7 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
                 facts: FACTS.map(str::to_owned).to_vec(),
             },
         },
+        shared,
     )
 }
 

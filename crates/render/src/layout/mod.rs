@@ -16,6 +16,7 @@ use crate::error::RenderError;
 use crate::extras::{self, HookInputs};
 use crate::kubeconfig::{Credential, render_kubeconfig};
 use crate::kubelet::{self, BOOTSTRAP_KUBECONFIG_FLAG, KUBECONFIG_FLAG, NODE_NAME_FLAG, required_flag};
+use crate::shared::Shared;
 use crate::{node, runtime, system};
 
 /// From here on kubelets read the one version of credential plug-ins that we write.
@@ -33,7 +34,12 @@ struct Decisions {
     gate: Gate,
 }
 
-fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -> Result<Bundle, RenderError> {
+fn assemble<'s>(
+    spec: &'s CompleteSpec,
+    group: &'s CompleteNodeGroup,
+    layout: Decisions,
+    shared: &Shared<'s>,
+) -> Result<Bundle, RenderError> {
     let (cluster, name, group) = (&spec.cluster, &group.name.value, &group.spec);
     let container_runtime = &group.container_runtime;
     let runtime_unit = runtime::unit_name(container_runtime.name.value);
@@ -44,7 +50,7 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
     let mut proxied = vec![runtime_unit, layout.kubelet_unit];
     proxied.extend(layout.proxied_units);
     part.files.extend(system::render_proxy(&cluster.proxy, &proxied)?);
-    part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value, shared)?);
     part.add(extras::render_extra_units(&group.units.value));
     part.add(layout.kubelet);
     part.files.extend(extras::render_file_assets(&group.file_assets.value));
@@ -90,7 +96,7 @@ fn credential_path(group: &CompleteGroup) -> Result<&str, RenderError> {
     required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG).or_else(|_| required_flag(group, KUBECONFIG_FLAG))
 }
 
-fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup) -> Result<Vec<u8>, RenderError> {
+fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup, shared: &Shared<'_>) -> Result<Vec<u8>, RenderError> {
     let (join, version) = (&spec.cluster.join, group.kubernetes_version.value);
     let (user, credential) = match (&join.bootstrap_token, &join.exec) {
         (Some(token), _) => ("kubelet-bootstrap", Credential::Token(token.value.expose())),
@@ -100,7 +106,8 @@ fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup) -> Result<Vec<
     };
     let server = spec.cluster.api_server.value.as_str();
     let authority = join.certificate_authority.value.as_str();
-    Ok(render_kubeconfig(spec.name.value.as_str(), server, authority, user, &credential))
+    let name = spec.name.value.as_str();
+    Ok(shared.kubeconfig(user, || render_kubeconfig(name, server, authority, user, &credential)))
 }
 
 /// The program that gives credentials, if it is a path: of a bare name only the kubelet's PATH knows where it is.

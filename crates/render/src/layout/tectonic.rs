@@ -15,6 +15,7 @@ use crate::error::RenderError;
 use crate::gate::GATE_PATH;
 use crate::kubelet::{BOOTSTRAP_UNIT, KUBELET_UNIT};
 use crate::runtime;
+use crate::shared::Shared;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments as literal};
 
 const SEED_ENV_PATH: &str = "/etc/kubernetes/installer/kubelet.env";
@@ -68,7 +69,11 @@ const STAGES: [Stage; 2] = [
     },
 ];
 
-pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
+pub(crate) fn render<'s>(
+    spec: &'s CompleteSpec,
+    node_group: &'s CompleteNodeGroup,
+    shared: &Shared<'s>,
+) -> Result<Bundle, RenderError> {
     let group = &node_group.spec;
     // `into` reads the settings whether or not the spec has them in other layouts.
     let settings: Option<&CompleteTectonic> = (&spec.cluster.tectonic).into();
@@ -81,7 +86,7 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     let authority = spec.cluster.join.certificate_authority.value.as_str();
     let mut part = Part {
         files: vec![
-            File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?),
+            File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group, shared)?),
             // The kubelet's unit took it out of the kubeconfig with a shell; here it is simply there.
             File::public(AUTHORITY_PATH, authority),
             File::public(SEED_ENV_PATH, environment_file(image)),
@@ -113,6 +118,7 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
                 facts: Vec::new(),
             },
         },
+        shared,
     )
 }
 

@@ -16,6 +16,7 @@ use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime
 use super::{eksctl, environment_file, tectonic};
 use crate::bundle::{Bundle, Secrecy, Start};
 use crate::error::RenderError;
+use crate::shared::Shared;
 
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/10-eksclt.al2.conf";
 
@@ -39,8 +40,8 @@ fn complete_text(text: &str) -> CompleteSpec {
 
 fn try_render(spec: &CompleteSpec) -> Result<Bundle, RenderError> {
     match spec.cluster.layout.value {
-        Layout::Eksctl => eksctl::render(spec, &spec.groups[0]),
-        Layout::Tectonic => tectonic::render(spec, &spec.groups[0]),
+        Layout::Eksctl => eksctl::render(spec, &spec.groups[0], &Shared::default()),
+        Layout::Tectonic => tectonic::render(spec, &spec.groups[0], &Shared::default()),
         Layout::Nodestrap => unreachable!("not one of these layouts"),
     }
 }

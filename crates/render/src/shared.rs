@@ -1,0 +1,83 @@
+//! What the groups of a cluster mostly have in common, kept from one group to the next.
+//!
+//! It saves work and changes no byte: what was written for the previous group is taken again only if it was written from
+//! the same values.
+
+use std::cell::RefCell;
+
+use spec::{ConfigNode, ConfigTree};
+
+use crate::error::RenderError;
+
+/// For the groups of one spec, and for one thread.
+#[derive(Default)]
+pub(crate) struct Shared<'s> {
+    runtime_config: RefCell<Option<(&'s ConfigTree, Vec<u8>)>>,
+    /// By its user; all else in it belongs to the cluster.
+    kubeconfig: RefCell<Option<(&'static str, Vec<u8>)>>,
+}
+
+impl<'s> Shared<'s> {
+    pub(crate) fn runtime_config(
+        &self,
+        tree: &'s ConfigTree,
+        render: impl FnOnce(&ConfigTree) -> Result<Vec<u8>, RenderError>,
+    ) -> Result<Vec<u8>, RenderError> {
+        if let Some((known, text)) = &*self.runtime_config.borrow()
+            && same_values(known, tree)
+        {
+            return Ok(text.clone());
+        }
+        let text = render(tree)?;
+        *self.runtime_config.borrow_mut() = Some((tree, text.clone()));
+        Ok(text)
+    }
+
+    pub(crate) fn kubeconfig(&self, user: &'static str, render: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+        if let Some((known, text)) = &*self.kubeconfig.borrow()
+            && *known == user
+        {
+            return text.clone();
+        }
+        let text = render();
+        *self.kubeconfig.borrow_mut() = Some((user, text.clone()));
+        text
+    }
+}
+
+/// Wherever they come from: the origins of two groups name their groups.
+fn same_values(one: &ConfigTree, other: &ConfigTree) -> bool {
+    let same = |one: &ConfigNode, other: &ConfigNode| match (one, other) {
+        (ConfigNode::Leaf(one), ConfigNode::Leaf(other)) => one.value == other.value,
+        (ConfigNode::Branch(one), ConfigNode::Branch(other)) => same_values(one, other),
+        _ => false,
+    };
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.0 == other.0 && same(one.1, other.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use spec::{Origin, Setting};
+
+    use super::*;
+
+    fn tree(value: i64, reason: &'static str) -> ConfigTree {
+        let leaf = ConfigNode::Leaf(Setting { value: json!(value), origin: Origin::Default { reason } });
+        ConfigTree::from([("a".to_owned(), ConfigNode::Branch(ConfigTree::from([("b".to_owned(), leaf)])))])
+    }
+
+    #[test]
+    fn only_what_has_the_same_values_is_taken_again() {
+        let (one, same, other) = (tree(1, "x"), tree(1, "y"), tree(2, "x"));
+        let shared = Shared::default();
+        let ask = |tree, text: &str| shared.runtime_config(tree, |_| Ok(text.into())).unwrap();
+        assert_eq!(ask(&one, "first"), b"first");
+        assert_eq!(ask(&same, "second"), b"first");
+        assert_eq!(ask(&other, "third"), b"third");
+        assert_eq!(ask(&one, "fourth"), b"fourth");
+        assert_eq!(shared.kubeconfig("a", || b"1".into()), b"1");
+        assert_eq!(shared.kubeconfig("a", || b"2".into()), b"1");
+        assert_eq!(shared.kubeconfig("b", || b"3".into()), b"3");
+    }
+}
