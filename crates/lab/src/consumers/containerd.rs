@@ -112,6 +112,10 @@ fn in_current_form(written: &Table) -> Table {
             put(&mut table, to, value);
         }
     }
+    // One folder has become a list of them.
+    if let Some(folder) = take(&mut table, "plugins/io.containerd.cri.v1.runtime/cni/bin_dir") {
+        put(&mut table, "plugins/io.containerd.cri.v1.runtime/cni/bin_dirs", Value::Array(vec![folder]));
+    }
     table
 }
 

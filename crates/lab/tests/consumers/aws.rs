@@ -31,7 +31,7 @@ fn every_launch_template_and_group_is_taken_and_gives_machines_their_user_data()
     for ((case, name, _), (_, verdict)) in templates.iter().zip(consumers.check_aws(&files).expect("moto")) {
         report.add(&case.name, name, judge(&consumers, &verdict));
     }
-    report.finish("launch templates", 0);
+    report.finish("launch templates", 1);
 }
 
 /// The group of the same case that starts its machines from this template.
