@@ -12,7 +12,7 @@ DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
 help:
 	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
-	@echo 'make test    install what the tests need, then run them all (first run: half an hour, then under 10 minutes)'
+	@echo 'make test    install what the tests need, then run them all (first run: an hour, then under 20 minutes)'
 	@echo 'make lint    format, clippy, licences'
 	@echo 'make unit    the tests that need nothing but Rust'
 	@echo 'make booted  the tests on booted nodes (root)'
