@@ -111,7 +111,7 @@ fn keys_are_for_their_owner_whatever_the_umask() {
         shell.args(["-c", script, BINARY, umask]).arg(desk.out());
         finish(shell).expect(0);
         let files = desk.files();
-        assert_eq!(files.len(), 27);
+        assert_eq!(files.len(), 28);
         for path in files.keys() {
             let is_public = path.extension().is_some_and(|ending| ending == "crt" || ending == "pub");
             assert_eq!(mode(path), if is_public { 0o644 } else { 0o600 }, "{}", path.display());
@@ -168,7 +168,7 @@ fn a_run_that_is_killed_anywhere_is_completed_by_the_next_one() {
                 path.display()
             );
         }
-        assert_eq!(after.len(), 27, "{call}");
+        assert_eq!(after.len(), 28, "{call}");
     }
     assert_eq!(kills, 6);
 }
@@ -235,7 +235,7 @@ fn openssl_accepts_every_certificate_for_what_it_is_for() {
             assert_eq!(openssl(&name).code == Some(0), is_server, "{file}");
         }
         // Ten leaves with one use, two with both.
-        assert_eq!(checked, 14);
+        assert_eq!(checked, 15);
         let (key, public) = (desk.path("pki/sa.key").display().to_string(), text(desk.path("pki/sa.pub")));
         assert_eq!(openssl(&["pkey", "-in", &key, "-pubout"]).expect(0).out, public);
     }
