@@ -60,8 +60,8 @@ pub(crate) fn render(cluster: &str, group: &str) -> Bundle {
     let text = if cluster.is_empty() && group.is_empty() { SPEC.to_owned() } else { text };
     let spec = spec::parse(&[Source::new("test.yaml", text)]).resolve(|reference| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../render/tests");
-        // The keys for tests lie beside the kubeconfigs, where `nodestrap pki create` puts them one folder deeper.
-        let path = reference.path.replace("pki/pki/", "pki/");
+        // The control plane's authority has to be the one of the example.
+        let path = if reference.path == "pki/pki/ca.crt" { "../../../examples/ca.crt" } else { &reference.path };
         std::fs::read(folder.join(path)).map_err(|error| format!("{}: {error}", reference.path))
     });
     let complete = spec.and_then(|spec| spec::complete(&spec));
