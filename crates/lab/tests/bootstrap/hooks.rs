@@ -43,7 +43,7 @@ fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
 
     assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\n");
-    let kernel = machine.read_file("/etc/sysctl.d/90-nodestrap.conf").expect("kernel parameters");
+    let kernel = machine.read_file("/etc/sysctl.d/91-nodestrap-user.conf").expect("kernel parameters");
     assert!(kernel.contains("net.core.somaxconn = 1024"), "{kernel}");
     // systemd forgets the times of a hook that is over; the marks above tell its place.
     let order = ["nodestrap-kernel", "containerd", "extra", "kubelet"];
