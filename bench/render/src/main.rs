@@ -13,10 +13,6 @@ use std::io::{BufRead as _, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The same as that of nodestrap itself.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

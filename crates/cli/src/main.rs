@@ -27,11 +27,6 @@ use crate::args::{Arguments, Command};
 use crate::outcome::Outcome;
 use crate::show::Screen;
 
-/// musl's own has one lock for all threads and asks the kernel for memory again and again: rendering a fleet with it takes
-/// one and a half times as long.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let screen = Screen::new(arguments.output, arguments.color);
