@@ -273,7 +273,7 @@ fn a_folder_that_kubeadm_made_is_inspected_completed_and_renewed() {
         let cluster = ["--cluster=demo", "--api-server=https://api.example.com:6443", "--node=cp-1=10.0.0.10"];
         let created = nodestrap(&[&["create", "--out", &shown], &cluster[..]].concat()).expect("create");
         let created: serde_json::Value = serde_json::from_str(&created).expect("JSON");
-        assert_eq!(created["written"], serde_json::json!(["nodes/cp-1/kubelet.conf"]));
+        assert_eq!(created["written"], serde_json::json!(["kube-proxy.conf", "nodes/cp-1/kubelet.conf"]));
         for more in [&["--all"][..], &["--all", "--new-key"]] {
             let renewed = nodestrap(&[&["renew", &shown], more].concat()).expect("renew");
             let renewed: serde_json::Value = serde_json::from_str(&renewed).expect("JSON");
