@@ -277,7 +277,7 @@ fn a_folder_that_kubeadm_made_is_inspected_completed_and_renewed() {
         for more in [&["--all"][..], &["--all", "--new-key"]] {
             let renewed = nodestrap(&[&["renew", &shown], more].concat()).expect("renew");
             let renewed: serde_json::Value = serde_json::from_str(&renewed).expect("JSON");
-            assert_eq!(renewed["renewed"].as_array().map(Vec::len), Some(13));
+            assert_eq!(renewed["renewed"].as_array().map(Vec::len), Some(14));
         }
         nodestrap(&["inspect", &shown]).expect("all is well again");
         // And kubeadm finds nothing wrong with what it gets back.
