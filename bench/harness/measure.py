@@ -12,7 +12,7 @@ PTRACE_TRACEME, PTRACE_CONT, PTRACE_SETOPTIONS = 0, 7, 0x4200
 PTRACE_O_TRACEEXIT, PTRACE_EVENT_EXIT = 0x40, 6
 
 
-def run(words, stdin=None):
+def run(words, stdin=None, environment=os.environ):
     """Milliseconds of a program whose output is thrown away; a failure is an error, because its time would mean nothing."""
     with open(stdin or os.devnull, "rb") as source, open(os.devnull, "wb") as nowhere:
         actions = [
@@ -21,7 +21,7 @@ def run(words, stdin=None):
             (os.POSIX_SPAWN_DUP2, nowhere.fileno(), 2),
         ]
         start = time.perf_counter_ns()
-        pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+        pid = os.posix_spawn(words[0], words, environment, file_actions=actions)
         _, status = os.waitpid(pid, 0)
         end = time.perf_counter_ns()
     code = os.waitstatus_to_exitcode(status)

@@ -65,8 +65,9 @@ class Workload:
                     raise RuntimeError(f"{root}{path} is not what was asked for")
 
 
-def workload(nodestrap, spec, folder):
-    """The bundle that `nodestrap render` makes of the example, filled up to 30 files and 5 units."""
+def workload(nodestrap, spec, folder, files_wanted=FILES):
+    """The bundle that `nodestrap render` makes of the example, filled up to so many files and 5 units."""
+    os.makedirs(folder, exist_ok=True)
     text = subprocess.run([nodestrap, "render", spec, "--format", "bundle"], check=True, capture_output=True).stdout
     bundle = json.loads(text)
     files = {entry["path"]: entry for entry in bundle["files"]}
@@ -77,10 +78,10 @@ def workload(nodestrap, spec, folder):
                "ExecStart=/bin/true\n\n[Install]\nWantedBy=multi-user.target\n"
         add_file(files, f"/etc/systemd/system/{name}", body)
         bundle["units"].append({"name": name, "start": "beforeGate"})
-    for number in range(1, FILES + UNITS - len(files) + 1):
+    for number in range(1, files_wanted + UNITS - len(files) + 1):
         line = f"file {number} of the benchmark "
         body = (line * (EXTRA_FILE_BYTES // len(line) + 1))[:EXTRA_FILE_BYTES - 1] + "\n"
-        add_file(files, f"/etc/bench/{number % 4}/file-{number:02}.conf", body)
+        add_file(files, f"/etc/bench/{number % 4}/file-{number:03}.conf", body)
     bundle["files"] = [files[path] for path in sorted(files)]
     made = Workload(folder, bundle)
     # The program itself says whether this is a bundle.

@@ -16,6 +16,20 @@ pub(crate) fn load_complete(files: &[PathBuf], screen: &Screen) -> Result<Comple
     complete_sources(&sources, screen)
 }
 
+/// The same for whoever makes files that the spec refers to: `stand_in` gives what is not there yet.
+pub(crate) fn load_complete_with(
+    files: &[PathBuf],
+    stand_in: &dyn Fn(&Path) -> Option<Vec<u8>>,
+    screen: &Screen,
+) -> Result<CompleteSpec, Failure> {
+    let sources = files.iter().map(|file| load_source(file, screen)).collect::<Result<Vec<_>, _>>()?;
+    let read = |reference: &FileReference| {
+        read_reference(reference).or_else(|reason| stand_in(Path::new(&reference.path)).ok_or(reason))
+    };
+    let resolved = parse(&sources).resolve(read);
+    resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
+}
+
 /// The same for text that is at hand already.
 pub(crate) fn complete_sources(sources: &[Source], screen: &Screen) -> Result<CompleteSpec, Failure> {
     let resolved = parse(sources).resolve(read_reference);

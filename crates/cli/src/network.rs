@@ -1,6 +1,5 @@
 //! `network`: waits until the cluster has given this node its pod ranges, and writes its CNI configuration.
 
-use std::path::Path;
 use std::time::Duration;
 
 use node::Change;
@@ -13,7 +12,6 @@ use crate::status::ask;
 
 /// After this the unit starts again, with whatever credentials the kubelet has by then.
 const WAIT_DEADLINE: Duration = Duration::from_secs(600);
-const KUBECONFIG_LIMIT: u64 = 1024 * 1024;
 
 pub(crate) fn run(arguments: &RootArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.root)?;
@@ -22,21 +20,18 @@ pub(crate) fn run(arguments: &RootArguments, screen: &Screen) -> Outcome {
     // The kubeconfig comes first, and names a certificate that is not there until the cluster has signed it.
     let certificate = arguments.root.join(settings.client_certificate.trim_start_matches('/'));
     let appeared = host::machine::wait_for_file(&certificate, WAIT_DEADLINE).or_fail(Code::MayRetry)?;
-    let absent = || Failure {
-        code: Code::MayRetry,
-        error: anyhow::anyhow!(
-            "waited {WAIT_DEADLINE:?} for {}: the kubelet has not joined; nodestrap status says why",
-            settings.client_certificate
-        ),
-    };
     if !appeared {
-        return Err(absent());
+        return Err(Failure {
+            code: Code::MayRetry,
+            error: anyhow::anyhow!(
+                "waited {WAIT_DEADLINE:?} for {}: the kubelet has not joined; nodestrap status says why",
+                settings.client_certificate
+            ),
+        });
     }
-    let bytes =
-        disk.read(Path::new(&settings.kubeconfig), KUBECONFIG_LIMIT).or_fail(Code::MayRetry)?.ok_or_else(absent)?;
-    let kubeconfig = String::from_utf8(bytes).or_fail(Code::MayRetry)?;
+    let access = node::read_access(disk, &settings.kubeconfig).or_fail(Code::MayRetry)?;
     let node_name = host.node_name(settings.node_name.as_deref()).or_fail(Code::NeedsPerson)?;
-    let pod_cidrs = ask(cluster::wait_for_pod_cidrs(&kubeconfig, &node_name, WAIT_DEADLINE, |trouble| {
+    let pod_cidrs = ask(cluster::wait_for_pod_cidrs(&access, &node_name, WAIT_DEADLINE, |trouble| {
         screen.remark(&format!("still waiting for the PodCIDR of {node_name}: {trouble}"));
     }))
     .or_fail(Code::MayRetry)?;

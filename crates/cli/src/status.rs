@@ -1,6 +1,5 @@
 //! `status`: where the node is, and what blocks it. If the kubelet has not joined yet, the API server is asked why.
 
-use std::path::Path;
 use std::time::Duration;
 
 use cluster::{JoinAnswer, NodeCondition};
@@ -16,8 +15,6 @@ use crate::show::{Paint, Screen, table};
 
 /// People wait for this.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(5);
-/// No kubeconfig is near this size.
-const KUBECONFIG_LIMIT: u64 = 1024 * 1024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,12 +56,16 @@ fn code(status: &Status) -> Code {
 }
 
 fn ask_why_not_joined(host: &NodeHost, bundle: &Bundle) -> Option<Blocked> {
-    let kubeconfig = read(host, &bundle.join.bootstrap_kubeconfig)?;
     let server = &bundle.join.api_server;
     let blocked = |class, reason: String, advice: &str| {
         Some(Blocked { by: "join".to_owned(), class, reason, advice: Some(advice.to_owned()), since: None })
     };
-    let answer = match ask(cluster::ask_whether_node_may_join(&kubeconfig, QUESTION_DEADLINE)) {
+    let access = match node::read_access(host.disk.as_ref(), &bundle.join.bootstrap_kubeconfig) {
+        Ok(access) => access,
+        // Not this layout's way of joining, or nobody can ask with it: neither keeps the kubelet from joining.
+        Err(_) => return None,
+    };
+    let answer = match ask(cluster::ask_whether_node_may_join(&access, QUESTION_DEADLINE)) {
         Ok(answer) => answer,
         Err(error) => return blocked(ErrorClass::Transient, format!("{:#}", anyhow::Error::from(error)), "try again"),
     };
@@ -92,9 +93,12 @@ fn ask_why_not_joined(host: &NodeHost, bundle: &Bundle) -> Option<Blocked> {
 }
 
 fn ask_about_node(host: &NodeHost, bundle: &Bundle, status: &mut Status) -> Option<String> {
-    let kubeconfig = read(host, &bundle.join.kubeconfig)?;
+    let access = match node::read_access(host.disk.as_ref(), &bundle.join.kubeconfig) {
+        Ok(access) => access,
+        Err(error) => return Some(format!("unknown: {:#}", anyhow::Error::from(error))),
+    };
     let name = host.node_name(bundle.join.node_name.as_deref()).ok()?;
-    match ask(cluster::node_condition(&kubeconfig, &name, QUESTION_DEADLINE)) {
+    match ask(cluster::node_condition(&access, &name, QUESTION_DEADLINE)) {
         Ok(NodeCondition::Ready) => Some("Ready".to_owned()),
         Ok(NodeCondition::NotReady { reason }) => {
             status.blocked = Some(Blocked {
@@ -109,11 +113,6 @@ fn ask_about_node(host: &NodeHost, bundle: &Bundle, status: &mut Status) -> Opti
         Ok(NodeCondition::Absent) => Some("not registered yet".to_owned()),
         Err(error) => Some(format!("unknown: {:#}", anyhow::Error::from(error))),
     }
-}
-
-fn read(host: &NodeHost, path: &str) -> Option<String> {
-    let bytes = host.disk.read(Path::new(path), KUBECONFIG_LIMIT).ok()??;
-    String::from_utf8(bytes).ok()
 }
 
 /// Runs one question to its end on this thread.

@@ -206,6 +206,22 @@ fn a_spec_says_the_same_as_options() {
 }
 
 #[test]
+fn a_spec_may_name_the_files_that_are_made_from_it() {
+    let desk = Desk::new();
+    let spec = desk.folder.path().join("control-plane.yaml");
+    std::fs::copy(example("control-plane.yaml"), &spec).unwrap();
+    let out = desk.folder.path().join("control-plane").display().to_string();
+    let spec = spec.display().to_string();
+    nodestrap(["pki", "create", &spec, "--node=cp-1=10.0.0.10", "--out", &out]).expect(0);
+    let authority = std::fs::read(desk.folder.path().join("control-plane/pki/ca.crt")).unwrap();
+    nodestrap(["check", &spec]).expect(0);
+    let shown = openssl(&["x509", "-noout", "-subject", "-in", &format!("{out}/pki/ca.crt")]).expect(0).out;
+    assert!(!shown.contains("nobody"), "{shown}");
+    nodestrap(["pki", "create", &spec, "--node=cp-1=10.0.0.10", "--out", &out]).expect(0);
+    assert_eq!(std::fs::read(desk.folder.path().join("control-plane/pki/ca.crt")).unwrap(), authority);
+}
+
+#[test]
 fn openssl_accepts_every_certificate_for_what_it_is_for() {
     for (algorithm, described) in [("ecdsa-p256", "ECDSA P-256"), ("rsa2048", "RSA 2048")] {
         let desk = Desk::new();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rustls::CertificateError;
 
-use crate::client::{ClusterError, client_from, root_cause};
+use crate::access::Access;
+use crate::client::{ClusterError, client_for, root_cause};
 
 /// What the API server says to the bootstrap credentials, in terms of what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +24,8 @@ pub enum JoinAnswer {
 }
 
 /// Sends one request with the bootstrap kubeconfig and reads the answer.
-pub async fn ask_whether_node_may_join(
-    bootstrap_kubeconfig: &str,
-    deadline: Duration,
-) -> Result<JoinAnswer, ClusterError> {
-    let (client, server) = client_from(bootstrap_kubeconfig, deadline).await?;
+pub async fn ask_whether_node_may_join(access: &Access, deadline: Duration) -> Result<JoinAnswer, ClusterError> {
+    let (client, server) = client_for(access, deadline);
     match tokio::time::timeout(deadline, client.apiserver_version()).await {
         Ok(Ok(version)) => Ok(JoinAnswer::Welcome { version: version.git_version }),
         Ok(Err(error)) => Ok(interpret(&error)),

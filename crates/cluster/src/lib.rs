@@ -1,13 +1,15 @@
 //! The Kubernetes API as nodestrap uses it.
 //!
-//! Inputs: the text of a kubeconfig and a deadline, both arguments. Outputs: typed answers. Failures name the thing that
+//! Inputs: an [`Access`] and a deadline, both arguments. Outputs: typed answers. Failures name the thing that
 //! was waited for and the server it was asked of. Nothing here reads the environment or an in-cluster configuration.
 
+mod access;
 mod client;
 mod join;
 mod node_condition;
 mod pod_network;
 
+pub use access::{Access, Identity};
 pub use client::{ClusterError, block_on};
 pub use join::{JoinAnswer, ask_whether_node_may_join};
 pub use node_condition::{NodeCondition, node_condition};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 
-use crate::client::{ClusterError, client_from};
+use crate::access::Access;
+use crate::client::{ClusterError, client_for};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeCondition {
@@ -18,8 +19,8 @@ pub enum NodeCondition {
 }
 
 /// Asks once, with the kubelet's own credentials.
-pub async fn node_condition(kubeconfig: &str, name: &str, deadline: Duration) -> Result<NodeCondition, ClusterError> {
-    let (client, server) = client_from(kubeconfig, deadline).await?;
+pub async fn node_condition(access: &Access, name: &str, deadline: Duration) -> Result<NodeCondition, ClusterError> {
+    let (client, server) = client_for(access, deadline);
     let nodes: Api<Node> = Api::all(client);
     let what = format!("Node {name:?}");
     match tokio::time::timeout(deadline, nodes.get_opt(name)).await {

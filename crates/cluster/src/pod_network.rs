@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 
-use crate::client::{ClusterError, client_from, root_cause};
+use crate::access::Access;
+use crate::client::{ClusterError, client_for, root_cause};
 
 /// Longer than the API server's own bookmark interval, so that a quiet watch is not taken for a dead one.
 const WATCH_READ_TIMEOUT: Duration = Duration::from_secs(295);
@@ -16,12 +17,12 @@ const WATCH_READ_TIMEOUT: Duration = Duration::from_secs(295);
 /// Watches the Node of that name until the controller-manager has given it pod ranges, and returns them: one for a
 /// single-stack cluster, two for dual stack. An API server that is down, or a Node that is not there yet, is waited for.
 pub async fn wait_for_pod_cidrs(
-    kubeconfig: &str,
+    access: &Access,
     node_name: &str,
     deadline: Duration,
     mut on_trouble: impl FnMut(&str),
 ) -> Result<Vec<String>, ClusterError> {
-    let (client, server) = client_from(kubeconfig, WATCH_READ_TIMEOUT).await?;
+    let (client, server) = client_for(access, WATCH_READ_TIMEOUT);
     let nodes: Api<Node> = Api::all(client);
     // The node authorizer lets a kubelet watch its own Node, and only with exactly this selector.
     let only_mine = watcher::Config::default().fields(&format!("metadata.name={node_name}"));

@@ -286,8 +286,14 @@ fn refuse_obstacle(disk: &dyn Disk, path: &Path) -> Result<(), FileError> {
 }
 
 fn write_temporary(disk: &dyn Disk, temporary: &Path, file: &FileWrite<'_>) -> Result<(), DiskError> {
-    disk.remove(temporary)?;
-    disk.create(temporary, file.mode, file.content)?;
+    match disk.create(temporary, file.mode, file.content) {
+        // Left over by an interrupted run.
+        Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
+            disk.remove(temporary)?;
+            disk.create(temporary, file.mode, file.content)?;
+        }
+        other => other?,
+    }
     match file.owner {
         Some((uid, gid)) => disk.set_owner(temporary, uid, gid),
         None => Ok(()),

@@ -7,6 +7,7 @@ mod bundle_source;
 mod facts;
 mod gate;
 mod kept;
+mod kubeconfig;
 mod network;
 mod plan;
 mod refusals;
@@ -19,6 +20,7 @@ pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle,
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
 pub use gate::{GateState, observe as observe_gate};
 pub use kept::KEPT_BUNDLES_FOLDER;
+pub use kubeconfig::{KubeconfigError, read_access};
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;

@@ -3,6 +3,7 @@
 //! Inputs: a bundle (for contents) and a host. Every action first looks whether it is already so; that, and not the
 //! journal, is what makes a rerun correct. Failures are sorted into what a retry may mend and what a person must.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -66,6 +67,10 @@ impl Executor<Action> for NodeExecutor<'_> {
                 if self.files_are_as_planned.load(Ordering::Relaxed) =>
             {
                 Ok(Condition::AlreadySo)
+            }
+            // Whoever staged them has just looked.
+            Action::CommitFiles { files } if self.has_staged() => {
+                Ok(Condition::Needed(format!("{} files are staged", files.len())))
             }
             Action::CommitFiles { files } | Action::VerifyFiles { files } => self.check_files(files),
             Action::CommitHooks { files } => self.check_files(files),
@@ -193,6 +198,10 @@ impl NodeExecutor<'_> {
         Ok(())
     }
 
+    fn has_staged(&self) -> bool {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     fn commit(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
         let left_by_stage = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take();
         let staged = match left_by_stage {
@@ -264,8 +273,10 @@ impl NodeExecutor<'_> {
     /// What an earlier run wrote can be seen, but need not be durable if that run was cut off before its sync; nor are
     /// the links by which systemd enables units. So everything the gate vouches for is synced first.
     fn open_gate(&self, path: &str) -> Result<(), files::FileError> {
-        let vouched: Vec<&Path> =
-            self.bundle.files.iter().map(|file| Path::new(&file.path)).chain([UNIT_FOLDER.as_ref()]).collect();
+        // One file of each folder stands for all: they lie on the same file system.
+        let by_folder: BTreeMap<_, _> =
+            self.bundle.files.iter().map(|file| Path::new(&file.path)).map(|path| (path.parent(), path)).collect();
+        let vouched: Vec<&Path> = by_folder.into_values().chain([UNIT_FOLDER.as_ref()]).collect();
         files::sync_all(self.disk, &vouched)?;
         let bytes = gate::render(&self.bundle.gate, &self.bundle.digest(), &self.plan);
         files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())

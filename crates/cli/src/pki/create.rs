@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::SystemTime;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use ipnet::IpNet;
-use pki::{Certificate, Completed, ControlPlane, SubjectName, complete_control_plane};
+use pki::{Certificate, Completed, ControlPlane, KeyAlgorithm, PkiFile, SubjectName, complete_control_plane};
 use serde::Serialize;
 
-use crate::documents::load_complete;
+use crate::documents::load_complete_with;
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::args::CreateArguments;
 use crate::pki::files::{PkiFolder, now, validity};
@@ -71,7 +72,14 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
             arguments.domain.as_ref().map_or("cluster.local".to_owned(), ToString::to_string),
         ),
         _ => {
-            let spec = load_complete(&arguments.files, screen)?;
+            // The spec may name what this command is about to make. It is decided with a set of another cluster in its
+            // place, of which nothing is kept.
+            let nobody = nobodys_files(now)?;
+            let stand_in = |path: &Path| {
+                let file = nobody.iter().find(|file| path.ends_with(&file.path))?;
+                Some(file.content.expose().as_bytes().to_vec())
+            };
+            let spec = load_complete_with(&arguments.files, &stand_in, screen)?;
             let networking = spec.cluster.networking;
             let etcd = spec.cluster.etcd;
             let member = |name| SubjectName::Dns(format!("{name}.{}", etcd.domain.value));
@@ -95,6 +103,21 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
         authority_validity: validity(now, arguments.ca_lifetime),
         validity: validity(now, arguments.lifetime),
     })
+}
+
+fn nobodys_files(now: SystemTime) -> Result<Vec<PkiFile>, Failure> {
+    let nobody = ControlPlane {
+        cluster_name: "nobody".to_owned(),
+        api_server: "https://nobody.invalid:6443".to_owned(),
+        nodes: Vec::new(),
+        service_addresses: Vec::new(),
+        cluster_domain: "cluster.local".to_owned(),
+        extra_names: Vec::new(),
+        algorithm: KeyAlgorithm::EcdsaP256,
+        authority_validity: validity(now, Duration::from_secs(1)),
+        validity: validity(now, Duration::from_secs(1)),
+    };
+    Ok(complete_control_plane(&nobody, &BTreeMap::new()).or_fail(Code::NeedsPerson)?.new)
 }
 
 /// 10.96.0.0/12, as in a spec that names none.

@@ -253,6 +253,7 @@ impl Disk for RootedDisk {
         let mut missing: Vec<PathBuf> = Vec::new();
         for ancestor in path.ancestors() {
             match self.folder(ancestor) {
+                Ok(_) if missing.is_empty() => return Ok(()),
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(ancestor.to_owned()),
                 Err(source) => return Err(DiskError::new("make folder", path, source)),
@@ -273,6 +274,9 @@ impl Disk for RootedDisk {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
         self.at("rename to", to, |to_folder, to_name| {
             let parts = split(from)?;
+            if Some(parts.parent) == to.parent() {
+                return Ok(rustix::fs::renameat(to_folder, parts.name, to_folder, to_name)?);
+            }
             let from_folder = self.folder(parts.parent)?;
             Ok(rustix::fs::renameat(&from_folder, parts.name, to_folder, to_name)?)
         })
@@ -291,6 +295,9 @@ impl Disk for RootedDisk {
         let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         self.at("set owner of", path, |folder, name| {
             let before = stat_at(folder, name)?;
+            if (before.uid, before.gid) == (uid, gid) {
+                return Ok(());
+            }
             rustix::fs::chownat(folder, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?;
             // The kernel clears these bits on a change of owner, for root too.
             if before.kind == Kind::File && before.mode & 0o6000 != 0 {

@@ -1,0 +1,141 @@
+//! Reads a kubeconfig of this node: the one it joins with, or the one that its kubelet wrote.
+//!
+//! In: a disk and a path. Out: an [`Access`] for the current context. What only people's kubeconfigs have (several contexts to
+//! choose from, proxies, trust in everybody) is either beside the point or refused.
+
+use std::path::Path;
+
+use cluster::{Access, ClusterError, Identity};
+use data_encoding::BASE64;
+use host::disk::{Disk, DiskError};
+use serde_json::Value;
+
+/// No kubeconfig, certificate or key is near this size.
+const LIMIT: u64 = 1024 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error("{path:?} is not there yet")]
+    Absent { path: String },
+    #[error("the kubeconfig {path:?} cannot be used: {reason}")]
+    Unusable { path: String, reason: String },
+    #[error(transparent)]
+    Access(#[from] ClusterError),
+}
+
+pub fn read_access(disk: &dyn Disk, path: &str) -> Result<Access, KubeconfigError> {
+    let reader = Reader { disk, path };
+    let bytes = reader.file(path)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| reader.unusable("it is no text"))?;
+    let config = spec::read_yaml(text, text.len()).ok_or_else(|| reader.unusable("it is no YAML document"))?;
+    let context = reader.named(&config, "contexts", &config["current-context"], "context")?;
+    let cluster = reader.named(&config, "clusters", &context["cluster"], "cluster")?;
+    let user = reader.named(&config, "users", &context["user"], "user")?;
+    let server = cluster["server"].as_str().ok_or_else(|| reader.unusable("its cluster has no server"))?;
+    if cluster["insecure-skip-tls-verify"].as_str() == Some("true") {
+        return Err(reader.unusable("it trusts any server (insecure-skip-tls-verify), and nodestrap does not"));
+    }
+    let authority = reader.data_or_file(cluster, "certificate-authority")?;
+    Ok(Access::new(server, authority.as_deref(), &reader.identity(user)?)?)
+}
+
+struct Reader<'a> {
+    disk: &'a dyn Disk,
+    path: &'a str,
+}
+
+impl Reader<'_> {
+    fn identity(&self, user: &Value) -> Result<Identity, KubeconfigError> {
+        if let Some(program) = user["exec"]["command"].as_str() {
+            let reason = format!("its credentials come from the program {program:?}, and nodestrap starts none");
+            return Err(self.unusable(&reason));
+        }
+        if let Some(token) = user["token"].as_str() {
+            return Ok(Identity::Token(token.to_owned()));
+        }
+        if let Some(path) = user["tokenFile"].as_str() {
+            let token = String::from_utf8(self.file(path)?).map_err(|_| self.unusable("its token file is no text"))?;
+            return Ok(Identity::Token(token.trim().to_owned()));
+        }
+        match (self.data_or_file(user, "client-certificate")?, self.data_or_file(user, "client-key")?) {
+            (Some(chain), Some(key)) => Ok(Identity::Certificate { chain, key }),
+            (None, None) => Ok(Identity::Nobody),
+            _ => Err(self.unusable("it has a client certificate or its key, but not both")),
+        }
+    }
+
+    /// The part of that name in one of the three lists.
+    fn named<'v>(&self, config: &'v Value, list: &str, name: &Value, part: &str) -> Result<&'v Value, KubeconfigError> {
+        let name = name.as_str().unwrap_or_default();
+        let found = config[list].as_array().and_then(|items| items.iter().find(|item| item["name"] == *name));
+        found.map(|item| &item[part]).ok_or_else(|| self.unusable(&format!("it has no {part} {name:?}")))
+    }
+
+    fn data_or_file(&self, part: &Value, name: &str) -> Result<Option<Vec<u8>>, KubeconfigError> {
+        if let Some(data) = part[format!("{name}-data")].as_str() {
+            let broken = |_| self.unusable(&format!("{name}-data is not base64"));
+            return BASE64.decode(data.as_bytes()).map(Some).map_err(broken);
+        }
+        part[name].as_str().map(|path| self.file(path)).transpose()
+    }
+
+    fn file(&self, path: &str) -> Result<Vec<u8>, KubeconfigError> {
+        // As client-go has it: a name that is not absolute is meant beside the kubeconfig.
+        let folder = Path::new(self.path).parent().unwrap_or(Path::new("/"));
+        let bytes = self.disk.read(&folder.join(path), LIMIT)?;
+        bytes.ok_or_else(|| KubeconfigError::Absent { path: path.to_owned() })
+    }
+
+    fn unusable(&self, reason: &str) -> KubeconfigError {
+        KubeconfigError::Unusable { path: self.path.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use host::fake::FakeDisk;
+
+    use super::*;
+
+    const PATH: &str = "/var/lib/kubelet/kubeconfig";
+
+    fn read(user: &str, files: &[(&str, &str)]) -> Result<Access, KubeconfigError> {
+        let disk = FakeDisk::new();
+        disk.make_folder(Path::new("/var/lib/kubelet"), 0o755).unwrap();
+        let text = format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {{server: 'https://10.0.0.1:6443'}}\n\
+             contexts:\n- {{name: x, context: {{cluster: c, user: u}}}}\ncurrent-context: x\n\
+             users:\n- name: u\n  user: {user}\n"
+        );
+        disk.create(Path::new(PATH), 0o600, text.as_bytes()).unwrap();
+        for (path, content) in files {
+            disk.create(Path::new(path), 0o600, content.as_bytes()).unwrap();
+        }
+        read_access(&disk, PATH)
+    }
+
+    fn refusal(user: &str) -> String {
+        read(user, &[]).err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn tokens_are_taken_from_the_text_or_from_a_file_beside_it() {
+        assert!(read("{token: abcdef.0123456789abcdef}", &[]).is_ok());
+        assert!(read("{tokenFile: token}", &[("/var/lib/kubelet/token", "abc\n")]).is_ok());
+        assert!(refusal("{tokenFile: token}").contains("\"token\" is not there yet"));
+    }
+
+    #[test]
+    fn what_is_missing_or_not_for_a_node_is_named() {
+        assert!(refusal("{exec: {command: aws}}").contains("come from the program \"aws\""));
+        assert!(refusal("{client-certificate-data: '!'}").contains("client-certificate-data is not base64"));
+        assert!(refusal("{client-certificate-data: YQ==}").contains("but not both"));
+        // The kubelet writes its kubeconfig before it has the certificate that it names.
+        let file = "{client-certificate: /pki/current.pem, client-key: /pki/current.pem}";
+        assert!(matches!(read(file, &[]), Err(KubeconfigError::Absent { .. })));
+        let disk = FakeDisk::new();
+        assert!(matches!(read_access(&disk, "/x"), Err(KubeconfigError::Absent { .. })));
+    }
+}
