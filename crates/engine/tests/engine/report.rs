@@ -117,7 +117,7 @@ fn a_failure_of_another_plan_is_settled_too() {
     assert_eq!(store.contents().len(), length);
     let (journal, _) = Journal::open(store).unwrap();
     let report = Report::from_events(journal.events()).unwrap();
-    assert_eq!((report.plan, report.outcome), (empty.digest(), RunOutcome::NothingToDo));
+    assert_eq!((report.plan, report.outcome), (Some(empty.digest()), RunOutcome::NothingToDo));
 }
 
 /// Any event about a few steps, in no order that makes sense.
