@@ -56,31 +56,18 @@ impl ProgressView {
         }
     }
 
-    /// What happens before there is a plan. No event of a run, so those who read events are not told.
-    pub(crate) fn say(&self, line: &str) {
-        match &self.shape {
-            Shape::Bar(bar) => bar.suspend(|| {
-                let _ = writeln!(std::io::stderr().lock(), "{line}");
-            }),
-            Shape::Plain => {
-                let _ = writeln!(std::io::stderr().lock(), "{line}");
-            }
-            Shape::Json | Shape::None => {}
-        }
-        if let Some(socket) = &self.notify_socket {
-            let _ = host::machine::sd_notify(socket, line);
-        }
-    }
-
     fn draw(&self, bar: &ProgressBar, event: &Event) {
         match &event.kind {
             EventKind::RunStarted { steps, .. } => bar.set_length(u64::try_from(steps.len()).unwrap_or(u64::MAX)),
-            EventKind::StepStarted { id, .. } => self.unfinished.borrow_mut().push(id.0.clone()),
+            EventKind::StepStarted { id, .. } | EventKind::PhaseStarted { phase: id } => {
+                self.unfinished.borrow_mut().push(id.0.clone());
+            }
+            EventKind::PhaseFinished { phase } => self.unfinished.borrow_mut().retain(|step| *step != phase.0),
             EventKind::StepFinished { id, .. } => {
                 self.unfinished.borrow_mut().retain(|step| *step != id.0);
                 bar.inc(1);
             }
-            EventKind::StepFailed { .. } => {
+            EventKind::StepFailed { .. } | EventKind::PhaseDetail { .. } | EventKind::PhaseFailed { .. } => {
                 if let Some(line) = describe(event) {
                     bar.suspend(|| {
                         let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -108,13 +95,16 @@ fn describe(event: &Event) -> Option<String> {
     match &event.kind {
         EventKind::StepStarted { id, attempt: 1, why } => Some(format!("{}: {why}", id.0)),
         EventKind::StepStarted { id, attempt, .. } => Some(format!("{}: attempt {attempt}", id.0)),
-        EventKind::StepDetail { id, text } => Some(format!("{}: {text}", id.0)),
+        EventKind::PhaseDetail { phase: id, text } | EventKind::StepDetail { id, text } => {
+            Some(format!("{}: {text}", id.0))
+        }
         EventKind::StepFinished { id, outcome: Finish::Done } => Some(format!("{}: done", id.0)),
         EventKind::StepFailed { id, message, advice, retry_in_ms, .. } => {
             let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             let next = retry_in_ms.map(|rest| format!(" (again in {rest} ms)")).unwrap_or_default();
             Some(format!("{}: failed: {message}{advice}{next}", id.0))
         }
+        EventKind::PhaseFailed { phase, message, .. } => Some(format!("{}: failed: {message}", phase.0)),
         EventKind::RunFinished { outcome: RunOutcome::Done } => Some("node complete, the gate is open".to_owned()),
         EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => Some(format!("stopped at {}", step.0)),
         _ => None,

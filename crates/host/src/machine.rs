@@ -13,6 +13,7 @@ mod clock;
 mod notify;
 mod os_release;
 mod wait;
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use clock::LinuxClock;
 pub use notify::sd_notify;
 pub use os_release::{OsRelease, parse_os_release};
 pub use wait::wait_for_file;
+pub use watch::Watch;
 
 use crate::disk::{Disk, DiskError};
 
