@@ -11,6 +11,7 @@ mod machine;
 mod network;
 mod node_commands;
 mod outcome;
+mod outside;
 mod pki;
 mod planning;
 mod progress;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use engine::{Digest, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
+use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
 use render::gate::GATE_PATH;
@@ -11,6 +11,7 @@ use render::gate::GATE_PATH;
 use crate::args::{ApplyArguments, RootArguments, TimelineArguments};
 use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::outside::Outside;
 use crate::progress::ProgressView;
 use crate::show::{Paint, Screen, width};
 
@@ -26,11 +27,23 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     }
     let view = ProgressView::new(arguments.progress);
     let deliver = |tell: &dyn Fn(&str)| machine::find_bundle(&host, &arguments.node, &arguments.fetch, tell);
-    let applied = with_surroundings(&view, screen, |surroundings| {
+    let outside = Outside::new(&host, root, screen);
+    let hear = |event: &Event| {
+        outside.hear(event);
+        view.tell(event);
+    };
+    let applied = with_surroundings(&hear, screen, |surroundings| {
         node::apply_delivery(&host, &deliver, expected.as_ref(), surroundings)
     })?;
-    screen.result(&applied.report, || report_text(screen, &applied.report))?;
-    exit_code(&applied.report)
+    outside.tell(&applied);
+    match exit_code(&applied.report) {
+        // The journal has all of it already, with its fields.
+        Err(failure) if view.tells_journal() => Ok(failure.code),
+        outcome => {
+            screen.result(&applied.report, || report_text(screen, &applied.report))?;
+            outcome
+        }
+    }
 }
 
 /// A digest, or the file with what `plan -o json` printed.
@@ -50,11 +63,11 @@ pub(crate) fn converge(
     view: &ProgressView,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    with_surroundings(view, screen, |surroundings| node::apply(host, delivered, surroundings))
+    with_surroundings(&|event| view.tell(event), screen, |surroundings| node::apply(host, delivered, surroundings))
 }
 
 fn with_surroundings<T>(
-    view: &ProgressView,
+    sink: &dyn Fn(&Event),
     screen: &Screen,
     run: impl FnOnce(&Surroundings<'_>) -> Result<T, SessionError>,
 ) -> Result<T, Failure> {
@@ -63,7 +76,7 @@ fn with_surroundings<T>(
         clock: &clock,
         jitter: &random_u64,
         workers: Workers::Threads(WORKERS),
-        sink: &|event| view.tell(event),
+        sink,
         on_recovery: &|recovery| tell_recovery(recovery, screen),
     };
     run(&surroundings).map_err(session_failure)

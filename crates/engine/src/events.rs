@@ -132,6 +132,13 @@ pub enum EventKind {
 pub struct StepOutline {
     pub id: StepId,
     pub needs: Vec<StepId>,
+    /// How long all attempts together may take; zero if a release before this one wrote it.
+    #[serde(default, rename = "deadlineMs", skip_serializing_if = "is_zero")]
+    pub deadline_ms: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A fact, as people read it, and where it comes from.

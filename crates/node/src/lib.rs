@@ -16,6 +16,7 @@ mod session;
 mod status;
 mod steps;
 mod store;
+mod told;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
@@ -33,3 +34,7 @@ pub use session::{
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
+pub use told::{
+    CLUSTER_API_PATH, DURABLE_REPORT_PATH, FAILED_PATH, NodeReport, REPORT_PATH, RunResult, SUCCESS_PATH, tell,
+    tell_webhook, withdraw,
+};

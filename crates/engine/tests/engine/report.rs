@@ -129,6 +129,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         let outline = |id: &str, needs: &[&str]| engine::StepOutline {
             id: id.into(),
             needs: needs.iter().map(|&need| need.into()).collect(),
+            deadline_ms: 0,
         };
         let kind = match kind {
             0 | 1 => EventKind::RunStarted {

@@ -37,6 +37,7 @@ impl Story {
         let outline = |(id, needs): (&str, &[&str])| StepOutline {
             id: id.into(),
             needs: needs.iter().map(|&need| need.into()).collect(),
+            deadline_ms: 0,
         };
         let steps = STEPS.into_iter().map(outline).collect();
         self.say(0, EventKind::RunStarted { plan: Digest::of(b"plan"), boot_id: boot_id.into(), steps });
