@@ -59,13 +59,17 @@ pub(crate) enum Command {
     /// Make, show and renew the keys and certificates of a control plane.
     Pki(PkiArguments),
     /// Show exactly what apply would do on this node; touches nothing.
-    #[command(after_help = "Examples:\n  nodestrap plan\n  nodestrap plan --bundle ./workers --root ./sandbox -o json")]
+    #[command(
+        after_help = "Examples:\n  nodestrap plan\n  nodestrap plan --bundle ./workers --root ./sandbox -o json\n  \
+                      nodestrap plan --against ./workers"
+    )]
     Plan(PlanArguments),
     /// Converge this node and open the kubelet's gate.
-    #[command(after_help = "Example:\n  nodestrap apply --bundle ./workers --root ./sandbox")]
+    #[command(after_help = "Examples:\n  nodestrap apply --bundle ./workers --root ./sandbox\n  \
+                      nodestrap plan -o json > plan.json && nodestrap apply --plan plan.json")]
     Apply(ApplyArguments),
     /// Say where this node is and what blocks it.
-    #[command(after_help = "Examples:\n  nodestrap status\n  nodestrap status -o json")]
+    #[command(after_help = "Examples:\n  nodestrap status\n  nodestrap status --json\n  nodestrap status --watch")]
     Status(StatusArguments),
     /// Draw where the time went.
     #[command(after_help = "Examples:\n  nodestrap timeline\n  nodestrap timeline --svg timeline.svg")]
@@ -187,6 +191,9 @@ pub(crate) struct PlanArguments {
     pub(crate) node: NodeArguments,
     #[command(flatten)]
     pub(crate) fetch: FetchArguments,
+    /// Show what another bundle would do to this node: a bundle, a folder or user data.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) against: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -198,6 +205,9 @@ pub(crate) struct ApplyArguments {
     /// How progress is shown on standard error.
     #[arg(long, value_enum, default_value_t = Progress::Auto)]
     pub(crate) progress: Progress,
+    /// Do this very plan or nothing: its digest, or the file with what plan -o json printed, which names what differs.
+    #[arg(long, value_name = "DIGEST|FILE")]
+    pub(crate) plan: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -218,6 +228,12 @@ pub(crate) struct StatusArguments {
     /// Only what is on this node, in one line: do not ask the API server.
     #[arg(long)]
     pub(crate) brief: bool,
+    /// The same as -o json.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on showing it as it changes, until the node is complete: on a terminal in place, elsewhere a line for each change.
+    #[arg(long, conflicts_with = "brief")]
+    pub(crate) watch: bool,
 }
 
 #[derive(Args)]

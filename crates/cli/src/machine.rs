@@ -58,10 +58,19 @@ pub(crate) fn fetch_bundle(
     fetch: &FetchArguments,
     tell: &dyn Fn(&str),
 ) -> Result<Delivered, Failure> {
+    find_bundle(host, arguments, fetch, tell)
+        .map_err(|error| Failure { code: error.class().into(), error: error.into() })
+}
+
+pub(crate) fn find_bundle(
+    host: &NodeHost,
+    arguments: &NodeArguments,
+    fetch: &FetchArguments,
+    tell: &dyn Fn(&str),
+) -> Result<Delivered, BundleSourceError> {
     let deadline = Duration::from_secs(fetch.fetch_deadline);
     let ask = |stub: &Stub| node::fetch_bundle(stub, deadline, &random_u64, &|notice| tell(&notice.to_string()));
     load_bundle(host, arguments, Some(&ask))
-        .map_err(|error| Failure { code: error.class().into(), error: error.into() })
 }
 
 fn absolute(path: &Path) -> PathBuf {

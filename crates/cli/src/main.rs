@@ -11,11 +11,14 @@ mod machine;
 mod network;
 mod node_commands;
 mod outcome;
+mod outside;
 mod pki;
+mod planning;
 mod progress;
 mod rendering;
 mod show;
 mod status;
+mod status_watch;
 mod try_it;
 mod typing;
 
@@ -47,7 +50,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Explain(arguments) => authoring::explain(&arguments, screen),
         Command::Render(arguments) => rendering::run(&arguments, screen),
         Command::Pki(arguments) => pki::run(arguments, screen),
-        Command::Plan(arguments) => node_commands::plan(&arguments, screen),
+        Command::Plan(arguments) => planning::run(&arguments, screen),
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),
         Command::Status(arguments) => status::run(&arguments, screen),
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),

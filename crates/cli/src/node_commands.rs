@@ -1,116 +1,59 @@
-//! `plan`, `apply`, `timeline` and `gate`: what runs on the node.
+//! `apply`, `timeline` and `gate`: what runs on the node.
 
 use std::path::Path;
 
 use anyhow::Context as _;
-use engine::{Condition, Plan, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
+use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
-use node::{Action, Delivered, Facts, GateState, NodeHost, Preview, SessionError, Surroundings};
+use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
 use render::gate::GATE_PATH;
-use serde::Serialize;
 
-use crate::args::{ApplyArguments, PlanArguments, RootArguments, TimelineArguments};
+use crate::args::{ApplyArguments, RootArguments, TimelineArguments};
 use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::outside::Outside;
 use crate::progress::ProgressView;
-use crate::show::{Paint, Screen, table, width};
+use crate::show::{Paint, Screen, width};
 
 /// More than there are steps ready at any moment; each costs a small stack, not a core.
 const WORKERS: usize = 4;
 
-pub(crate) fn plan(arguments: &PlanArguments, screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.node.root.root)?;
-    let tell = |line: &str| screen.remark(line);
-    let bundle = machine::fetch_bundle(&host, &arguments.node, &arguments.fetch, &tell)?.bundle;
-    let (facts, plan) = node::prepare(&host, &bundle).map_err(session_failure)?;
-    let clock = MachineClock(LinuxClock::new());
-    let previews = node::preview(&host, &bundle, &plan, &clock).map_err(session_failure)?;
-    screen.result(&PlanView::new(&facts, &plan), || plan_text(screen, &facts, &plan, &previews))
-}
-
-/// What `plan -o json` prints: the canonical plan, and what is around it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PlanView<'a> {
-    digest: String,
-    facts: &'a Facts,
-    plan: &'a Plan<Action>,
-}
-
-impl<'a> PlanView<'a> {
-    fn new(facts: &'a Facts, plan: &'a Plan<Action>) -> Self {
-        Self { digest: plan.digest().to_string(), facts, plan }
-    }
-}
-
-pub(crate) fn plan_text(screen: &Screen, facts: &Facts, plan: &Plan<Action>, previews: &[Preview]) -> String {
-    let inputs = &plan.inputs;
-    let input = |name: &str| inputs.get(name).map_or("", String::as_str);
-    let mut text = format!("{} {}\n", screen.paint(Paint::Strong, "plan"), plan.digest());
-    text.push_str(&table(&[
-        vec![
-            "for".to_owned(),
-            format!("{}, group {}, Kubernetes {}", input("cluster"), input("group"), input("kubernetes")),
-        ],
-        vec!["on".to_owned(), format!("{}, {}, {}", facts.hostname.value, facts.os.value.name, place(facts))],
-        vec!["bundle".to_owned(), input("bundle").to_owned()],
-    ]));
-    text.push('\n');
-    let rows: Vec<Vec<String>> = plan
-        .steps
-        .iter()
-        .zip(previews)
-        .map(|(step, preview)| {
-            let state = match &preview.condition {
-                Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
-                Ok(Condition::Needed(why)) => format!("to do: {why}"),
-                Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
-            };
-            vec![step.id.0.clone(), describe(&step.action), state]
-        })
-        .collect();
-    text.push_str(&table(&rows));
-    text
-}
-
-fn place(facts: &Facts) -> String {
-    match facts.instance_id.value.as_str() {
-        "" => facts.platform.value.clone(),
-        instance => format!("{} {instance}", facts.platform.value),
-    }
-}
-
-fn describe(action: &Action) -> String {
-    match action {
-        Action::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
-        Action::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
-        Action::MakeFolders { paths } => paths.join(" "),
-        Action::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
-        Action::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
-        Action::CommitHooks { files } => format!("{} units of hooks, before the other files", files.len()),
-        Action::RunHook { unit, slot, required, .. } => {
-            format!("{unit}, {slot}, {}", if *required { "required" } else { "optional" })
-        }
-        Action::VerifyFiles { files } => format!("{} files, read back", files.len()),
-        Action::CloseGate { path } | Action::OpenGate { path, .. } => path.clone(),
-        Action::ReloadUnits { units } => format!("{} unit files", units.len()),
-        Action::EnableUnits { units } => units.join(" "),
-        Action::StartUnit { unit } => format!("{unit}, and wait for it"),
-        Action::ArmUnit { unit } => format!("{unit}: queued behind the gate"),
-        Action::ReleaseUnit { unit } => format!("{unit}: free to start"),
-    }
-}
-
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.node.root.root)?;
-    let view = ProgressView::new(arguments.progress);
-    let delivered = machine::fetch_bundle(&host, &arguments.node, &arguments.fetch, &|line| view.say(line))?;
-    if !machine::is_machine(&arguments.node.root.root) {
+    let root = &arguments.node.root.root;
+    let host = machine::open(root)?;
+    let expected = arguments.plan.as_deref().map(expected_plan).transpose()?;
+    if !machine::is_machine(root) {
         screen.remark(&format!("units: {}", host.units.describe()));
     }
-    let report = converge(&host, &delivered, &view, screen)?;
-    screen.result(&report, || report_text(screen, &report))?;
-    exit_code(&report)
+    let view = ProgressView::new(arguments.progress);
+    let deliver = |tell: &dyn Fn(&str)| machine::find_bundle(&host, &arguments.node, &arguments.fetch, tell);
+    let outside = Outside::new(&host, root, screen);
+    let hear = |event: &Event| {
+        outside.hear(event);
+        view.tell(event);
+    };
+    let applied = with_surroundings(&hear, screen, |surroundings| {
+        node::apply_delivery(&host, &deliver, expected.as_ref(), surroundings)
+    })?;
+    outside.tell(&applied);
+    match exit_code(&applied.report) {
+        // The journal has all of it already, with its fields.
+        Err(failure) if view.tells_journal() => Ok(failure.code),
+        outcome => {
+            screen.result(&applied.report, || report_text(screen, &applied.report))?;
+            outcome
+        }
+    }
+}
+
+/// A digest, or the file with what `plan -o json` printed.
+fn expected_plan(text: &str) -> Result<ExpectedPlan, Failure> {
+    if let Ok(digest) = text.parse::<Digest>() {
+        return Ok(ExpectedPlan::from(digest));
+    }
+    let unreadable = || format!("{text:?} is neither the digest of a plan nor a file with one");
+    let json = std::fs::read_to_string(text).with_context(unreadable).or_fail(Code::WrongInput)?;
+    ExpectedPlan::parse(&json).with_context(|| format!("cannot use {text:?}")).or_fail(Code::WrongInput)
 }
 
 /// Runs the plan with progress on standard error.
@@ -120,15 +63,23 @@ pub(crate) fn converge(
     view: &ProgressView,
     screen: &Screen,
 ) -> Result<Report, Failure> {
+    with_surroundings(&|event| view.tell(event), screen, |surroundings| node::apply(host, delivered, surroundings))
+}
+
+fn with_surroundings<T>(
+    sink: &dyn Fn(&Event),
+    screen: &Screen,
+    run: impl FnOnce(&Surroundings<'_>) -> Result<T, SessionError>,
+) -> Result<T, Failure> {
     let clock = MachineClock(LinuxClock::new());
     let surroundings = Surroundings {
         clock: &clock,
         jitter: &random_u64,
         workers: Workers::Threads(WORKERS),
-        sink: &|event| view.tell(event),
+        sink,
         on_recovery: &|recovery| tell_recovery(recovery, screen),
     };
-    node::apply(host, delivered, &surroundings).map_err(session_failure)
+    run(&surroundings).map_err(session_failure)
 }
 
 fn tell_recovery(recovery: &Recovery, screen: &Screen) {
@@ -185,10 +136,7 @@ fn gate_is_open(report: &Report) -> bool {
 pub(crate) fn session_failure(error: SessionError) -> Failure {
     let code = match &error {
         SessionError::Busy => Code::Busy,
-        SessionError::Plan(_) => Code::WrongInput,
-        SessionError::Facts(_) | SessionError::Lock(_) | SessionError::Journal(_) | SessionError::Keep(_) => {
-            Code::NeedsPerson
-        }
+        other => other.class().into(),
     };
     Failure { code, error: error.into() }
 }

@@ -2,22 +2,32 @@
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write as _};
+use std::time::Duration;
 
-use engine::{Event, EventKind, Finish, RunOutcome};
+use engine::{Event, EventKind, Finish, RunOutcome, StepOutline};
+use host::machine::{JournalSocket, Priority, Readiness};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Progress;
+
+/// Between the end of a step and the next word to the service manager.
+const MARGIN: Duration = Duration::from_secs(60);
 
 pub(crate) struct ProgressView {
     shape: Shape,
     /// `STATUS=` lines for `systemctl status`, when a service manager listens.
     notify_socket: Option<std::ffi::OsString>,
     unfinished: RefCell<Vec<String>>,
+    /// Of the plan that runs, for the deadlines of its steps.
+    outline: RefCell<Vec<StepOutline>>,
+    plan: RefCell<String>,
 }
 
 enum Shape {
     Bar(ProgressBar),
     Plain,
+    /// As a service: with fields, instead of lines on standard error, which would come to the same journal.
+    Journal(JournalSocket),
     Json,
     None,
 }
@@ -28,16 +38,38 @@ impl ProgressView {
         let shape = match wanted {
             Progress::Bar => Shape::Bar(bar()),
             Progress::Auto if terminal => Shape::Bar(bar()),
-            Progress::Auto | Progress::Plain => Shape::Plain,
+            Progress::Auto => {
+                match std::env::var("JOURNAL_STREAM").ok().as_deref().and_then(JournalSocket::of_standard_error) {
+                    Some(socket) => Shape::Journal(socket),
+                    None => Shape::Plain,
+                }
+            }
+            Progress::Plain => Shape::Plain,
             Progress::Json => Shape::Json,
             Progress::None => Shape::None,
         };
-        Self { shape, notify_socket: std::env::var_os("NOTIFY_SOCKET"), unfinished: RefCell::default() }
+        Self {
+            shape,
+            notify_socket: std::env::var_os("NOTIFY_SOCKET"),
+            unfinished: RefCell::default(),
+            outline: RefCell::default(),
+            plan: RefCell::default(),
+        }
+    }
+
+    /// Whether those who look for a failure find it in the journal, with all its fields.
+    pub(crate) fn tells_journal(&self) -> bool {
+        matches!(self.shape, Shape::Journal(_))
     }
 
     pub(crate) fn tell(&self, event: &Event) {
+        if let EventKind::RunStarted { plan, steps, .. } = &event.kind {
+            self.plan.replace(plan.to_string());
+            self.outline.replace(steps.clone());
+        }
         match &self.shape {
             Shape::Bar(bar) => self.draw(bar, event),
+            Shape::Journal(socket) => self.enter(socket, event),
             Shape::Plain => {
                 if let Some(line) = describe(event) {
                     let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -52,35 +84,57 @@ impl ProgressView {
         }
         if let (Some(socket), Some(line)) = (&self.notify_socket, describe(event)) {
             // Nobody needs this line so much that a run should fail for it.
-            let _ = host::machine::sd_notify(socket, &line);
+            let _ = match self.readiness(event) {
+                Some(readiness) => host::machine::sd_notify_with(socket, &line, readiness),
+                None => host::machine::sd_notify(socket, &line),
+            };
         }
     }
 
-    /// What happens before there is a plan. No event of a run, so those who read events are not told.
-    pub(crate) fn say(&self, line: &str) {
-        match &self.shape {
-            Shape::Bar(bar) => bar.suspend(|| {
-                let _ = writeln!(std::io::stderr().lock(), "{line}");
-            }),
-            Shape::Plain => {
-                let _ = writeln!(std::io::stderr().lock(), "{line}");
+    /// A step that may take long must not be killed by the unit's own timeout.
+    fn readiness(&self, event: &Event) -> Option<Readiness> {
+        match &event.kind {
+            EventKind::StepStarted { id, .. } => {
+                let outline = self.outline.borrow();
+                let step = outline.iter().find(|step| step.id == *id)?;
+                Some(Readiness::Working(Duration::from_millis(step.deadline_ms).saturating_add(MARGIN)))
             }
-            Shape::Json | Shape::None => {}
+            EventKind::RunFinished { outcome: RunOutcome::Done | RunOutcome::NothingToDo } => Some(Readiness::Ready),
+            _ => None,
         }
-        if let Some(socket) = &self.notify_socket {
-            let _ = host::machine::sd_notify(socket, line);
+    }
+
+    fn enter(&self, socket: &JournalSocket, event: &Event) {
+        let Some(line) = describe(event) else { return };
+        let entry = Entry::of(event);
+        let (plan, priority) = (self.plan.borrow(), (entry.priority as u8).to_string());
+        let mut fields = vec![
+            ("MESSAGE", line.as_str()),
+            ("PRIORITY", priority.as_str()),
+            ("SYSLOG_IDENTIFIER", "nodestrap"),
+            ("NODESTRAP_PLAN", plan.as_str()),
+            ("NODESTRAP_STEP", entry.step),
+            ("NODESTRAP_OUTCOME", entry.outcome),
+            ("MESSAGE_ID", entry.message_id),
+        ];
+        fields.retain(|(_, value)| !value.is_empty());
+        if socket.send(&fields).is_err() {
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
         }
     }
 
     fn draw(&self, bar: &ProgressBar, event: &Event) {
         match &event.kind {
             EventKind::RunStarted { steps, .. } => bar.set_length(u64::try_from(steps.len()).unwrap_or(u64::MAX)),
-            EventKind::StepStarted { id, .. } => self.unfinished.borrow_mut().push(id.0.clone()),
+            EventKind::StepStarted { id, .. } | EventKind::PhaseStarted { phase: id } => {
+                self.unfinished.borrow_mut().push(id.0.clone());
+            }
+            EventKind::PhaseFinished { phase } => self.unfinished.borrow_mut().retain(|step| *step != phase.0),
             EventKind::StepFinished { id, .. } => {
                 self.unfinished.borrow_mut().retain(|step| *step != id.0);
                 bar.inc(1);
             }
-            EventKind::StepFailed { .. } => {
+            EventKind::StepFailed { .. } | EventKind::PhaseDetail { .. } | EventKind::PhaseFailed { .. } => {
                 if let Some(line) = describe(event) {
                     bar.suspend(|| {
                         let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -91,6 +145,43 @@ impl ProgressView {
             _ => {}
         }
         bar.set_message(self.unfinished.borrow().join(", "));
+    }
+}
+
+/// What the journal is told besides the text; empty where there is nothing to tell.
+struct Entry<'a> {
+    priority: Priority,
+    step: &'a str,
+    outcome: &'static str,
+    /// Of the kinds that somebody may want to find or be woken by.
+    message_id: &'static str,
+}
+
+const NODE_COMPLETE: &str = "5d3c8a1ef04b4c0c9a0f6b5d2f7e9c11";
+const RUN_FAILED: &str = "b0a1c4d2e6f74e3d8c5b7a9f1e2d3c42";
+const STEP_FAILED: &str = "8e7f6a5b4c3d4b2a9180f7e6d5c4b3a7";
+
+impl<'a> Entry<'a> {
+    fn of(event: &'a Event) -> Self {
+        let entry = |priority, step, outcome, message_id| Self { priority, step, outcome, message_id };
+        match &event.kind {
+            EventKind::StepFailed { id, retry_in_ms: Some(_), .. } => {
+                entry(Priority::Warning, id.as_str(), "retry", STEP_FAILED)
+            }
+            EventKind::StepFailed { id, .. } | EventKind::PhaseFailed { phase: id, .. } => {
+                entry(Priority::Error, id.as_str(), "failed", STEP_FAILED)
+            }
+            EventKind::StepStarted { id, .. } => entry(Priority::Info, id.as_str(), "started", ""),
+            EventKind::StepFinished { id, .. } => entry(Priority::Info, id.as_str(), "done", ""),
+            EventKind::StepDetail { id, .. } | EventKind::PhaseDetail { phase: id, .. } => {
+                entry(Priority::Info, id.as_str(), "", "")
+            }
+            EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => {
+                entry(Priority::Error, step.as_str(), "failed", RUN_FAILED)
+            }
+            EventKind::RunFinished { .. } => entry(Priority::Notice, "", "done", NODE_COMPLETE),
+            _ => entry(Priority::Info, "", "", ""),
+        }
     }
 }
 
@@ -108,15 +199,19 @@ fn describe(event: &Event) -> Option<String> {
     match &event.kind {
         EventKind::StepStarted { id, attempt: 1, why } => Some(format!("{}: {why}", id.0)),
         EventKind::StepStarted { id, attempt, .. } => Some(format!("{}: attempt {attempt}", id.0)),
-        EventKind::StepDetail { id, text } => Some(format!("{}: {text}", id.0)),
+        EventKind::PhaseDetail { phase: id, text } | EventKind::StepDetail { id, text } => {
+            Some(format!("{}: {text}", id.0))
+        }
         EventKind::StepFinished { id, outcome: Finish::Done } => Some(format!("{}: done", id.0)),
         EventKind::StepFailed { id, message, advice, retry_in_ms, .. } => {
             let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             let next = retry_in_ms.map(|rest| format!(" (again in {rest} ms)")).unwrap_or_default();
             Some(format!("{}: failed: {message}{advice}{next}", id.0))
         }
+        EventKind::PhaseFailed { phase, message, .. } => Some(format!("{}: failed: {message}", phase.0)),
         EventKind::RunFinished { outcome: RunOutcome::Done } => Some("node complete, the gate is open".to_owned()),
         EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => Some(format!("stopped at {}", step.0)),
+        EventKind::RunFinished { outcome: RunOutcome::NothingToDo } => Some("nothing to do".to_owned()),
         _ => None,
     }
 }

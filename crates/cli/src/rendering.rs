@@ -201,14 +201,15 @@ fn fill(folder: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) 
 
 /// What would change on a node.
 fn diff(old: &Path, new: &Path, arguments: &RenderArguments, screen: &Screen) -> Outcome {
-    let old = load_rendered(old, arguments, screen)?;
-    let new = load_rendered(new, arguments, screen)?;
+    let group = arguments.group.as_deref();
+    let old = load_rendered(old, group, screen)?;
+    let new = load_rendered(new, group, screen)?;
     let diff = diff_bundles(&old, &new);
     screen.result(&diff, || diff.to_string())
 }
 
 /// A bundle from whatever carries it: a folder, a file, user data; or a spec, which is rendered first.
-fn load_rendered(path: &Path, arguments: &RenderArguments, screen: &Screen) -> Result<Bundle, Failure> {
+pub(crate) fn load_rendered(path: &Path, group: Option<&str>, screen: &Screen) -> Result<Bundle, Failure> {
     let name = path.display().to_string();
     let fail =
         |reason: String| Failure { code: Code::WrongInput, error: anyhow::anyhow!("cannot read {name:?}: {reason}") };
@@ -225,7 +226,7 @@ fn load_rendered(path: &Path, arguments: &RenderArguments, screen: &Screen) -> R
         }
         Err(_) if is_spec(&bytes) => {
             let spec = load_complete(&[path.to_owned()], screen)?;
-            let group = choose_group(&spec, arguments.group.as_deref())?;
+            let group = choose_group(&spec, group)?;
             render::render_bundle(&spec, &group).or_fail(Code::WrongInput)
         }
         Err(error) => Err(Failure {

@@ -39,6 +39,11 @@ impl Screen {
         }
     }
 
+    /// The same, for results as JSON.
+    pub(crate) fn as_json(&self) -> Self {
+        Self { output: Output::Json, colour_out: self.colour_out, colour_err: self.colour_err }
+    }
+
     pub(crate) fn colour_out(&self) -> bool {
         self.colour_out
     }
@@ -135,7 +140,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// Characters that take room, leaving colour codes out.
-fn visible(cell: &str) -> usize {
+pub(crate) fn visible(cell: &str) -> usize {
     let mut count = 0;
     let mut in_code = false;
     for character in cell.chars() {

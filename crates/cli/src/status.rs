@@ -10,45 +10,55 @@ use serde::Serialize;
 
 use crate::args::StatusArguments;
 use crate::machine;
-use crate::outcome::{Code, OrFail, Outcome};
+use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::show::{Paint, Screen, table};
+use crate::status_watch;
 
 /// People wait for this.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(5);
 
-#[derive(Serialize)]
+#[derive(PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct StatusView {
+pub(crate) struct StatusView {
     #[serde(flatten)]
-    status: Status,
+    pub(crate) status: Status,
     /// What the API server says about this Node.
     node: Option<String>,
 }
 
 pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
+    let as_json = arguments.json.then(|| screen.as_json());
+    let screen = as_json.as_ref().unwrap_or(screen);
     let host = machine::open(&arguments.node.root.root)?;
-    let bundle = machine::load_bundle(&host, &arguments.node, None);
-    let (mut status, bundle) =
-        node::observe_status(host.disk.as_ref(), host.units.as_ref(), bundle).or_fail(Code::NeedsPerson)?;
+    if arguments.watch {
+        return status_watch::run(arguments, &host, screen);
+    }
+    let view = look(arguments, &host)?;
     if arguments.brief {
-        screen.print(&format!("{}\n", status.summary))?;
-        return Ok(code(&status));
+        screen.print(&format!("{}\n", view.status.summary))?;
+        return Ok(code(&view.status));
     }
-    let mut node = None;
-    if let (Some(bundle), true) = (&bundle, machine::is_machine(&arguments.node.root.root)) {
-        match status.phase {
-            // What keeps it from joining matters more than what failed after the gate was open.
-            Phase::Joining => status.blocked = ask_why_not_joined(&host, bundle).or(status.blocked.take()),
-            Phase::Joined => node = ask_about_node(&host, bundle, &mut status),
-            _ => {}
-        }
-    }
-    let view = StatusView { status, node };
     screen.result(&view, || text(screen, &view))?;
     Ok(code(&view.status))
 }
 
-fn code(status: &Status) -> Code {
+pub(crate) fn look(arguments: &StatusArguments, host: &NodeHost) -> Result<StatusView, Failure> {
+    let bundle = machine::load_bundle(host, &arguments.node, None);
+    let (mut status, bundle) =
+        node::observe_status(host.disk.as_ref(), host.units.as_ref(), bundle).or_fail(Code::NeedsPerson)?;
+    let mut node = None;
+    if let (Some(bundle), true) = (&bundle, !arguments.brief && machine::is_machine(&arguments.node.root.root)) {
+        match status.phase {
+            // What keeps it from joining matters more than what failed after the gate was open.
+            Phase::Joining => status.blocked = ask_why_not_joined(host, bundle).or(status.blocked.take()),
+            Phase::Joined => node = ask_about_node(host, bundle, &mut status),
+            _ => {}
+        }
+    }
+    Ok(StatusView { status, node })
+}
+
+pub(crate) fn code(status: &Status) -> Code {
     match &status.blocked {
         Some(blocked) => blocked.class.into(),
         None => Code::Done,
@@ -122,7 +132,7 @@ pub(crate) fn ask<T>(
     cluster::block_on(question)?
 }
 
-fn text(screen: &Screen, view: &StatusView) -> String {
+pub(crate) fn text(screen: &Screen, view: &StatusView) -> String {
     let status = &view.status;
     let good = matches!(status.phase, Phase::Joined | Phase::Joining) && status.blocked.is_none();
     let mark = if good { screen.paint(Paint::Good, "✓") } else { screen.paint(Paint::Bad, "✗") };
@@ -143,14 +153,27 @@ fn text(screen: &Screen, view: &StatusView) -> String {
     if let Some(report) = &status.last_run {
         row("last run", Some(format!("{} ({} ms)", report.started_at, report.duration_ms)));
     }
+    row("since", status.outlook.since.clone());
+    if !status.outlook.now.is_empty() {
+        row("now", Some(status.outlook.now.join(", ")));
+    }
     if let Some(blocked) = &status.blocked {
         row("blocked by", Some(screen.paint(Paint::Bad, &blocked.by)));
         row("why", Some(blocked.reason.clone()));
         row("what to do", blocked.advice.clone());
-        row("since", blocked.since.clone());
+        row("blocked since", blocked.since.clone());
     }
+    row("next", status.outlook.next.clone());
     for note in &status.notes {
         row("note", Some(note.clone()));
     }
-    format!("{mark} {}\n{}", status.summary, table(&rows))
+    let mut text = format!("{mark} {}\n{}", status.summary, table(&rows));
+    if !status.facts.is_empty() {
+        text.push_str(&format!("\n{}\n", screen.paint(Paint::Strong, "decided from")));
+        let from = |source: &str| screen.paint(Paint::Quiet, &format!("({source})"));
+        let value = |value: &str| if value.is_empty() { "none".to_owned() } else { value.to_owned() };
+        let facts = status.facts.iter().map(|fact| vec![fact.name.clone(), value(&fact.value), from(&fact.source)]);
+        text.push_str(&table(&facts.collect::<Vec<_>>()));
+    }
+    text
 }

@@ -14,9 +14,10 @@ use spec::Source;
 
 use crate::args::{Progress, TryArguments};
 use crate::documents;
-use crate::machine::{self, MachineClock};
-use crate::node_commands::{converge, plan_text, report_text, session_failure, timeline_text, write_picture};
+use crate::machine;
+use crate::node_commands::{converge, report_text, timeline_text, write_picture};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::planning::Planned;
 use crate::progress::ProgressView;
 use crate::show::{Paint, Screen, table};
 
@@ -50,10 +51,7 @@ pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
     heading(screen, "The spec: ten lines")?;
     screen.print(&shortened(SPEC))?;
     heading(screen, "The plan: what will happen, before anything does")?;
-    let (facts, plan) = node::prepare(&host, bundle).map_err(session_failure)?;
-    let clock = MachineClock(host::machine::LinuxClock::new());
-    let previews = node::preview(&host, bundle, &plan, &clock).map_err(session_failure)?;
-    screen.print(&plan_text(screen, &facts, &plan, &previews))?;
+    screen.print(&Planned::new(&host, bundle)?.text(screen))?;
 
     heading(screen, "Apply")?;
     let first = converge(&host, &delivered, &ProgressView::new(Progress::Auto), screen)?;

@@ -351,7 +351,12 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
 }
 
 pub(crate) fn outline<A>(plan: &Plan<A>) -> Vec<StepOutline> {
-    plan.steps.iter().map(|step| StepOutline { id: step.id.clone(), needs: step.needs.clone() }).collect()
+    let outline = |step: &crate::plan::Step<A>| StepOutline {
+        id: step.id.clone(),
+        needs: step.needs.clone(),
+        deadline_ms: u64::try_from(step.deadline.as_millis()).unwrap_or(u64::MAX),
+    };
+    plan.steps.iter().map(outline).collect()
 }
 
 pub(crate) fn failed_run((step, error): (StepId, StepError)) -> EventKind {

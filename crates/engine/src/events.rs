@@ -61,6 +61,33 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum EventKind {
+    /// The first event of a run; what is done before there is a plan follows.
+    RunOpened {
+        boot_id: String,
+    },
+    /// Work before there is a plan, such as fetching what to do.
+    PhaseStarted {
+        phase: StepId,
+    },
+    PhaseDetail {
+        phase: StepId,
+        text: String,
+    },
+    PhaseFinished {
+        phase: StepId,
+    },
+    /// Ends the run: without this phase there is no plan.
+    PhaseFailed {
+        phase: StepId,
+        class: ErrorClass,
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advice: Option<String>,
+    },
+    /// What the plan of this run was decided from.
+    FactsGathered {
+        facts: Vec<FactNote>,
+    },
     RunStarted {
         plan: Digest,
         boot_id: String,
@@ -105,6 +132,21 @@ pub enum EventKind {
 pub struct StepOutline {
     pub id: StepId,
     pub needs: Vec<StepId>,
+    /// How long all attempts together may take; zero if a release before this one wrote it.
+    #[serde(default, rename = "deadlineMs", skip_serializing_if = "is_zero")]
+    pub deadline_ms: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A fact, as people read it, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactNote {
+    pub name: String,
+    pub value: String,
+    pub source: String,
 }
 
 /// How a step came to be done.

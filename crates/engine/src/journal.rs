@@ -234,10 +234,14 @@ impl<S> Journal<S> {
         done
     }
 
-    /// The plan and the outcome of the last recorded run.
-    pub(crate) fn last_run(&self) -> Option<(&Digest, RunOutcome)> {
-        let start = self.events.iter().rposition(|event| matches!(event.kind, EventKind::RunStarted { .. }))?;
-        let EventKind::RunStarted { plan, .. } = &self.events[start].kind else { return None };
+    /// The plan, if it came to have one, and the outcome of the last recorded run.
+    pub(crate) fn last_run(&self) -> Option<(Option<&Digest>, RunOutcome)> {
+        let begins = |event: &Event| matches!(event.kind, EventKind::RunOpened { .. } | EventKind::RunStarted { .. });
+        let start = self.events.iter().rposition(begins)?;
+        let plan = match &self.events[start].kind {
+            EventKind::RunStarted { plan, .. } => Some(plan),
+            _ => None,
+        };
         let outcome = self.events[start..].iter().rev().find_map(|event| match &event.kind {
             EventKind::RunFinished { outcome } => Some(outcome.clone()),
             _ => None,

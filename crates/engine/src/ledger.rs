@@ -6,13 +6,14 @@
 //! A run that finds nothing to do must leave no trace, or a node that is looked after every minute fills its disk with
 //! good news. So events are held back from the journal until one comes that matters.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     digest::Digest,
     events::{Event, EventKind, RunOutcome, Timestamp},
     execute::Clock,
     journal::{Journal, JournalError, LogStore},
+    plan::StepId,
 };
 
 /// Whether a record must survive a loss of power before the run goes on.
@@ -117,7 +118,7 @@ impl<'a, S: LogStore> Ledger<'a, S> {
         let stale = match self.journal.last_run() {
             None | Some((_, RunOutcome::Done | RunOutcome::NothingToDo)) => self.open,
             Some((last, RunOutcome::Failed { .. } | RunOutcome::Unfinished)) => {
-                if last == plan && !self.open {
+                if last == Some(plan) && !self.open {
                     self.held.clear();
                 }
                 true
@@ -128,6 +129,21 @@ impl<'a, S: LogStore> Ledger<'a, S> {
         }
         self.whisper(at, kind);
         Ok(())
+    }
+
+    /// Whether the journal knows nothing of this run yet.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.open
+    }
+
+    /// What the journal knew before this run.
+    pub(crate) fn earlier_events(&self) -> &[Event] {
+        &self.journal.events()[..self.earlier]
+    }
+
+    /// The steps that are recorded done for this plan.
+    pub(crate) fn history(&self, plan: &Digest) -> BTreeSet<StepId> {
+        self.journal.history(plan)
     }
 
     /// Older events of the journal and those of this run, written or not.

@@ -7,28 +7,52 @@ use serde::Serialize;
 
 use crate::{
     digest::Digest,
-    events::{Event, Finish, RunOutcome, Timestamp},
+    events::{Event, FactNote, Finish, RunOutcome, Timestamp},
     execute::StepError,
     graph::Graph,
     plan::StepId,
-    runs::{RunRecord, runs},
+    runs::{PhaseRecord, RunRecord, runs},
 };
 
 /// The last run. Times of steps are milliseconds since `started_at`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    pub plan: Digest,
+    /// Absent if the run ended before it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Digest>,
     pub boot_id: String,
     pub outcome: RunOutcome,
     /// Counts from one over all recorded runs.
     pub run: usize,
     pub started_at: Timestamp,
     pub duration_ms: u64,
+    /// What came before the plan, in the order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseReport>,
+    /// What the plan was decided from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<FactNote>,
     /// In the order of the plan.
     pub steps: Vec<StepReport>,
     /// The chain of needs that took longest, first step first.
     pub critical_path: Vec<StepId>,
+}
+
+/// Work before there is a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PhaseReport {
+    pub id: StepId,
+    pub started_ms: u64,
+    /// Absent while it goes on, or when the run was cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<StepError>,
+    /// The last thing it said about itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -81,16 +105,27 @@ impl Report {
             run: runs.len(),
             started_at: last.started,
             duration_ms: millis_since(last.started, last.ended),
+            phases: last.phases.iter().map(|phase| report_phase(last, phase)).collect(),
+            facts: last.facts.clone(),
             steps,
             critical_path: last.critical_path().into_iter().map(|step| last.outline[step].id.clone()).collect(),
         })
     }
 
     /// Of a run that said nothing at all.
-    pub(crate) fn empty(plan: Digest, outcome: RunOutcome) -> Self {
-        let (boot_id, started_at) = (String::new(), Timestamp::default());
-        let (steps, critical_path) = (Vec::new(), Vec::new());
-        Self { plan, boot_id, outcome, run: 0, started_at, duration_ms: 0, steps, critical_path }
+    pub(crate) fn empty(plan: Option<Digest>, outcome: RunOutcome) -> Self {
+        Self {
+            plan,
+            boot_id: String::new(),
+            outcome,
+            run: 0,
+            started_at: Timestamp::default(),
+            duration_ms: 0,
+            phases: Vec::new(),
+            facts: Vec::new(),
+            steps: Vec::new(),
+            critical_path: Vec::new(),
+        }
     }
 
     pub fn step(&self, id: &str) -> Option<&StepReport> {
@@ -100,6 +135,16 @@ impl Report {
 
 fn millis_since(start: Timestamp, at: Timestamp) -> u64 {
     at.0.saturating_sub(start.0)
+}
+
+fn report_phase(run: &RunRecord, phase: &PhaseRecord) -> PhaseReport {
+    PhaseReport {
+        id: phase.name.clone(),
+        started_ms: millis_since(run.started, phase.started),
+        ended_ms: phase.ended.map(|at| millis_since(run.started, at)),
+        error: phase.error.clone(),
+        detail: phase.details.last().cloned(),
+    }
 }
 
 fn report_step(run: &RunRecord, earlier: &[RunRecord], graph: &Graph, index: usize) -> StepReport {

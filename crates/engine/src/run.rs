@@ -61,11 +61,27 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
     /// goes through.
     pub fn run(self) -> Report {
         let Self { plan, executor, journal, clock, jitter, retry, sink, workers, boot_id } = self;
+        let ledger = Ledger::new(journal, sink, clock);
+        PlannedRun { plan, executor, jitter, retry, workers }.run(ledger, clock, boot_id)
+    }
+}
+
+/// What a run needs besides what its [`crate::Opening`] has.
+pub struct PlannedRun<'a, A> {
+    pub plan: &'a Plan<A>,
+    pub executor: &'a dyn Executor<A>,
+    pub jitter: &'a dyn Jitter,
+    pub retry: RetryPolicy,
+    pub workers: Workers,
+}
+
+impl<A: Serialize + Sync> PlannedRun<'_, A> {
+    pub(crate) fn run<S: LogStore>(self, mut ledger: Ledger<'_, S>, clock: &dyn Clock, boot_id: &str) -> Report {
+        let Self { plan, executor, jitter, retry, workers } = self;
         let digest = plan.digest();
         let started = EventKind::RunStarted { plan: digest.clone(), boot_id: boot_id.to_owned(), steps: outline(plan) };
-        let done = journal.history(&digest);
+        let done = ledger.history(&digest);
         let done_before: Vec<_> = plan.steps.iter().map(|step| AtomicBool::new(done.contains(&step.id))).collect();
-        let mut ledger = Ledger::new(journal, sink, clock);
         let events = match plan.validate() {
             Ok(()) => {
                 let stop = AtomicBool::new(false);
@@ -86,7 +102,7 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
                 ledger.into_events()
             }
         };
-        Report::from_events(&events).unwrap_or_else(|| Report::empty(digest, RunOutcome::Unfinished))
+        Report::from_events(&events).unwrap_or_else(|| Report::empty(Some(digest), RunOutcome::Unfinished))
     }
 }
 

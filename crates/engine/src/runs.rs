@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     digest::Digest,
-    events::{Event, EventKind, Finish, RunOutcome, StepOutline, Timestamp},
+    events::{Event, EventKind, FactNote, Finish, RunOutcome, StepOutline, Timestamp},
     execute::StepError,
     graph::Graph,
     plan::StepId,
@@ -15,7 +15,8 @@ use crate::{
 
 #[derive(Clone, Debug)]
 pub(crate) struct RunRecord {
-    pub(crate) plan: Digest,
+    /// None if it ended before it had one.
+    pub(crate) plan: Option<Digest>,
     pub(crate) boot_id: String,
     pub(crate) started: Timestamp,
     /// Of the last event so far.
@@ -24,7 +25,21 @@ pub(crate) struct RunRecord {
     pub(crate) outline: Vec<StepOutline>,
     /// In the order of the outline.
     pub(crate) steps: Vec<StepRecord>,
+    /// What came before the plan, in the order of time.
+    pub(crate) phases: Vec<PhaseRecord>,
+    pub(crate) facts: Vec<FactNote>,
     index: BTreeMap<StepId, usize>,
+}
+
+/// One piece of the work before there is a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PhaseRecord {
+    pub(crate) name: StepId,
+    pub(crate) started: Timestamp,
+    /// Absent while it goes on, or when the run was cut off.
+    pub(crate) ended: Option<Timestamp>,
+    pub(crate) error: Option<StepError>,
+    pub(crate) details: Vec<String>,
 }
 
 /// What one run did about one step.
@@ -84,15 +99,37 @@ impl RunRecord {
         self.graph().longest_path(&durations)
     }
 
-    fn new(at: Timestamp, plan: Digest, boot_id: String, outline: Vec<StepOutline>) -> Self {
-        let index = outline.iter().enumerate().map(|(at, step)| (step.id.clone(), at)).collect();
-        let steps = vec![StepRecord::default(); outline.len()];
-        Self { plan, boot_id, started: at, ended: at, outcome: RunOutcome::Unfinished, outline, steps, index }
+    fn opened(at: Timestamp, boot_id: &str) -> Self {
+        Self {
+            plan: None,
+            boot_id: boot_id.to_owned(),
+            started: at,
+            ended: at,
+            outcome: RunOutcome::Unfinished,
+            outline: Vec::new(),
+            steps: Vec::new(),
+            phases: Vec::new(),
+            facts: Vec::new(),
+            index: BTreeMap::new(),
+        }
+    }
+
+    /// From here on it has a plan.
+    fn start(&mut self, at: Timestamp, plan: &Digest, outline: &[StepOutline]) {
+        self.ended = self.ended.max(at);
+        self.plan = Some(plan.clone());
+        self.index = outline.iter().enumerate().map(|(at, step)| (step.id.clone(), at)).collect();
+        self.steps = vec![StepRecord::default(); outline.len()];
+        self.outline = outline.to_vec();
     }
 
     /// A run that found the work of this one done wrote only its end: it is a run of its own.
     fn found_done(&self, at: Timestamp) -> Self {
-        let mut run = Self::new(at, self.plan.clone(), String::new(), self.outline.clone());
+        let mut run = Self::opened(at, "");
+        if let Some(plan) = &self.plan {
+            run.start(at, plan, &self.outline);
+        }
+        run.facts.clone_from(&self.facts);
         for step in &mut run.steps {
             step.finish = Some(Finish::AlreadySo);
             step.finished_at = Some(at);
@@ -137,7 +174,45 @@ impl RunRecord {
                 }
             }
             EventKind::RunFinished { outcome } => self.outcome = outcome.clone(),
-            EventKind::RunStarted { .. } | EventKind::Unknown => {}
+            EventKind::PhaseStarted { .. }
+            | EventKind::PhaseDetail { .. }
+            | EventKind::PhaseFinished { .. }
+            | EventKind::PhaseFailed { .. } => self.note_phase(event),
+            EventKind::FactsGathered { facts } => self.facts.clone_from(facts),
+            EventKind::RunOpened { .. } | EventKind::RunStarted { .. } | EventKind::Unknown => {}
+        }
+    }
+
+    fn note_phase(&mut self, event: &Event) {
+        let at = event.at;
+        let open = |name: &StepId, phases: &mut Vec<PhaseRecord>| {
+            if phases.last().is_none_or(|phase| phase.name != *name) {
+                phases.push(PhaseRecord {
+                    name: name.clone(),
+                    started: at,
+                    ended: None,
+                    error: None,
+                    details: Vec::new(),
+                });
+            }
+        };
+        let (EventKind::PhaseStarted { phase: name }
+        | EventKind::PhaseDetail { phase: name, .. }
+        | EventKind::PhaseFinished { phase: name }
+        | EventKind::PhaseFailed { phase: name, .. }) = &event.kind
+        else {
+            return;
+        };
+        open(name, &mut self.phases);
+        let Some(phase) = self.phases.last_mut() else { return };
+        match &event.kind {
+            EventKind::PhaseDetail { text, .. } => phase.details.push(text.clone()),
+            EventKind::PhaseFinished { .. } => phase.ended = Some(at),
+            EventKind::PhaseFailed { class, message, advice, .. } => {
+                phase.ended = Some(at);
+                phase.error = Some(StepError { class: *class, message: message.clone(), advice: advice.clone() });
+            }
+            _ => {}
         }
     }
 }
@@ -159,8 +234,15 @@ pub(crate) fn runs(events: &[Event]) -> Vec<RunRecord> {
     let mut runs: Vec<RunRecord> = Vec::new();
     for event in events {
         match &event.kind {
+            EventKind::RunOpened { boot_id } => runs.push(RunRecord::opened(event.at, boot_id)),
             EventKind::RunStarted { plan, boot_id, steps } => {
-                runs.push(RunRecord::new(event.at, plan.clone(), boot_id.clone(), steps.clone()));
+                let is_opened = |run: &RunRecord| run.plan.is_none() && run.outcome == RunOutcome::Unfinished;
+                if !runs.last().is_some_and(is_opened) {
+                    runs.push(RunRecord::opened(event.at, boot_id));
+                }
+                if let Some(run) = runs.last_mut() {
+                    run.start(event.at, plan, steps);
+                }
             }
             EventKind::RunFinished { outcome: RunOutcome::NothingToDo } => {
                 if let Some(run) = runs.last_mut() {

@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use crate::{
     events::{Event, Finish, RunOutcome},
+    execute::StepError,
     human::human_duration,
+    plan::StepId,
     report::{StepOutcome, find_blocker, outcome_of},
-    runs::{RunRecord, runs},
+    runs::{PhaseRecord, RunRecord, runs},
 };
 
 /// Whether text may carry ANSI colours.
@@ -143,6 +145,10 @@ impl RunPicture {
         order.sort_by_key(|&step| (run.steps[step].started(), step));
         let name = |step: usize| clean(run.outline[step].id.as_str());
         let untried = |step: &usize| run.steps[*step].attempts.is_empty();
+        // Everything waits for what comes before the plan, so all of it lies on the critical path.
+        let phases: Duration =
+            run.phases.iter().map(|phase| phase.ended.unwrap_or(run.ended).since(phase.started)).sum();
+        let rows = run.phases.iter().map(|phase| Row::of_phase(run, phase));
         Self {
             title: if position.of > 1 { format!("run {} of {}", position.number, position.of) } else { String::new() },
             verdict,
@@ -150,21 +156,48 @@ impl RunPicture {
             origin: origin(run),
             gap: before.map(|before| gap(before, run)),
             duration,
-            critical_time: critical.iter().map(|&step| run.duration(step)).sum(),
-            rows: order.iter().map(|&step| Row::new(run, step, critical.contains(&step))).collect(),
+            critical_time: phases + critical.iter().map(|&step| run.duration(step)).sum::<Duration>(),
+            rows: rows.chain(order.iter().map(|&step| Row::new(run, step, critical.contains(&step)))).collect(),
             already_so: (0..run.steps.len())
                 .filter(untried)
                 .filter(|&step| run.steps[step].finish == Some(Finish::AlreadySo))
                 .map(name)
                 .collect(),
             blocked: blocked(run),
-            failures: order.iter().filter_map(|&step| Failure::new(run, step)).collect(),
+            failures: run
+                .phases
+                .iter()
+                .filter_map(|phase| Some(Failure::new(&phase.name, phase.error.as_ref()?)))
+                .chain(
+                    order
+                        .iter()
+                        .filter_map(|&step| Some(Failure::new(&run.outline[step].id, run.steps[step].error()?))),
+                )
+                .collect(),
             notes: order.iter().filter_map(|&step| Some((name(step), clean(note(run, step)?)))).collect(),
         }
     }
 }
 
 impl Row {
+    fn of_phase(run: &RunRecord, phase: &PhaseRecord) -> Self {
+        let from = phase.started.since(run.started);
+        let to = phase.ended.unwrap_or(run.ended).since(run.started);
+        let (kind, ending) = match (&phase.error, phase.ended) {
+            (Some(_), _) => (SpanKind::Failed, Ending::Failed),
+            (None, Some(_)) => (SpanKind::Worked, Ending::Done),
+            (None, None) => (SpanKind::Open, Ending::Open),
+        };
+        Self {
+            name: clean(phase.name.as_str()),
+            spans: vec![Span { from, to, kind }],
+            duration: to.saturating_sub(from),
+            attempts: 1,
+            critical: true,
+            ending,
+        }
+    }
+
     fn new(run: &RunRecord, step: usize, critical: bool) -> Self {
         let record = &run.steps[step];
         let mut spans: Vec<Span> = Vec::new();
@@ -210,14 +243,13 @@ impl Row {
 }
 
 impl Failure {
-    fn new(run: &RunRecord, step: usize) -> Option<Self> {
-        let error = run.steps[step].error()?;
-        Some(Self {
-            name: clean(run.outline[step].id.as_str()),
+    fn new(name: &StepId, error: &StepError) -> Self {
+        Self {
+            name: clean(name.as_str()),
             class: error.class.to_string(),
             message: clean(&error.message),
             advice: error.advice.as_deref().map(clean),
-        })
+        }
     }
 }
 
@@ -239,18 +271,27 @@ fn verdict(run: &RunRecord, duration: Duration, position: Position) -> (String, 
 }
 
 fn origin(run: &RunRecord) -> String {
-    let boot: String = clean(&run.boot_id).chars().take(8).collect();
+    let boot = short_boot(run);
     let boot = if boot.is_empty() { boot } else { format!(" · boot {boot}") };
-    format!("{}{boot} · plan {}", run.started, run.plan.short())
+    let plan = run.plan.as_ref().map_or("no plan".to_owned(), |plan| format!("plan {}", plan.short()));
+    format!("{}{boot} · {plan}", run.started)
 }
 
 fn gap(before: &RunRecord, run: &RunRecord) -> String {
     let known = !before.boot_id.is_empty() && !run.boot_id.is_empty();
-    let rebooted = if known && before.boot_id != run.boot_id { "rebooted, " } else { "" };
+    let rebooted = if known && before.boot_id != run.boot_id {
+        format!("rebooted (boot {} → {}), ", short_boot(before), short_boot(run))
+    } else {
+        String::new()
+    };
     if run.started < before.ended {
         return format!("{rebooted}the clock went back");
     }
     format!("{rebooted}{} later", human_duration(run.started.since(before.ended)))
+}
+
+fn short_boot(run: &RunRecord) -> String {
+    clean(&run.boot_id).chars().take(8).collect()
 }
 
 fn blocked(run: &RunRecord) -> Vec<(String, Vec<String>)> {

@@ -19,12 +19,14 @@ mod error;
 mod exchange;
 mod location;
 mod mirrors;
+mod post;
 
 use std::time::Duration;
 
 pub use error::{FetchError, MirrorFailure, Reason};
 pub use location::redacted;
 pub use mirrors::Notice;
+pub use post::{Post, PostError, post};
 
 /// One object that several mirrors may have.
 pub struct Request<'a> {

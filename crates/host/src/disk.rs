@@ -81,6 +81,10 @@ pub trait Disk: Send + Sync {
     /// An exclusive advisory lock that ends with the process; `None` if another process holds it. The lock file is
     /// 0600; its folder is made if missing.
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError>;
+    /// Whether somebody holds that lock, told without touching it; `None` if that cannot be told.
+    fn is_locked(&self, _path: &Path) -> Result<Option<bool>, DiskError> {
+        Ok(None)
+    }
 }
 
 /// Held as long as it lives.

@@ -10,9 +10,12 @@
 //! | host name | the kernel's, or `/etc/hostname` before it has one | `etc/hostname` only |
 
 mod clock;
+mod console;
+mod journald;
 mod notify;
 mod os_release;
 mod wait;
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +23,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use clock::LinuxClock;
-pub use notify::sd_notify;
+pub use console::write_console;
+pub use journald::{JournalSocket, Priority};
+pub use notify::{Readiness, sd_notify, sd_notify_with};
 pub use os_release::{OsRelease, parse_os_release};
 pub use wait::wait_for_file;
+pub use watch::Watch;
 
 use crate::disk::{Disk, DiskError};
 

@@ -43,6 +43,7 @@ impl BundleSourceError {
 }
 
 /// A bundle, and how it came.
+#[derive(Clone)]
 pub struct Delivered {
     pub bundle: Bundle,
     pub(crate) way: Way,

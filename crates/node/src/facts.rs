@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use cloud::Platform;
+use engine::FactNote;
 use host::disk::Disk;
 use host::machine::{Machine, MachineId};
 use serde::Serialize;
@@ -51,6 +52,31 @@ pub enum FactsError {
     Source { fact: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("waited {waited:?} for {fact} of this machine; its disk does not answer")]
     Deadline { fact: &'static str, waited: Duration },
+}
+
+impl Facts {
+    /// All of them as people read them, by name. Whatever is a fact here is told, without a list to keep up.
+    pub fn notes(&self) -> Vec<FactNote> {
+        let Ok(serde_json::Value::Object(facts)) = serde_json::to_value(self) else { return Vec::new() };
+        facts.into_iter().filter_map(|(name, fact)| note(name, &fact)).collect()
+    }
+}
+
+/// No value of a fact is near this; a journal must not grow with one that is.
+const LONGEST_NOTE: usize = 256;
+
+fn note(name: String, fact: &serde_json::Value) -> Option<FactNote> {
+    let source = fact.get("source")?.as_str()?.to_owned();
+    let value = match fact.get("value")? {
+        serde_json::Value::Null => return None,
+        serde_json::Value::String(text) => text.clone(),
+        // Such as the operating system, of which the name for people says it all.
+        serde_json::Value::Object(fields) if fields.get("name").is_some_and(serde_json::Value::is_string) => {
+            fields["name"].as_str().unwrap_or_default().to_owned()
+        }
+        other => other.to_string(),
+    };
+    Some(FactNote { name, value: value.chars().take(LONGEST_NOTE).collect(), source })
 }
 
 /// Reads every source at the same time; the first failure names its fact.

@@ -4,27 +4,39 @@
 //! ([`plan_first_boot`]) is pure; doing ([`apply`]) goes through the host's traits only.
 
 mod bundle_source;
+mod expected;
 mod facts;
 mod gate;
 mod kept;
 mod kubeconfig;
 mod network;
+mod outlook;
 mod plan;
 mod refusals;
 mod session;
 mod status;
 mod steps;
 mod store;
+mod told;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
+pub use expected::{ExpectedPlan, ExpectedPlanError};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
 pub use gate::{GateState, observe as observe_gate};
 pub use kept::KEPT_BUNDLES_FOLDER;
 pub use kubeconfig::{KubeconfigError, read_access};
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
+pub use outlook::Outlook;
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
-pub use session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, load_events, prepare, preview};
+pub use session::{
+    Applied, DeliverBundle, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, apply_delivery,
+    load_events, prepare, preview,
+};
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
+pub use told::{
+    CLUSTER_API_PATH, DURABLE_REPORT_PATH, FAILED_PATH, NodeReport, REPORT_PATH, RunResult, SUCCESS_PATH, tell,
+    tell_webhook, withdraw,
+};

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Clock, Condition, Event, Executor, History, Jitter, Journal, JournalError, Plan, PlanError, Recovery, Report,
-    RetryPolicy, Run, RunOutcome, Step, StepError, StepId, Workers,
+    Clock, Condition, ErrorClass, Event, Executor, History, Jitter, Journal, JournalError, Opening, Plan, PlanError,
+    PlannedRun, Recovery, Report, RetryPolicy, RunOutcome, Step, StepError, StepId, Workers,
 };
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
@@ -14,11 +14,12 @@ use host::machine::{Machine, MachineError};
 use host::units::Units;
 use render::bundle::Bundle;
 
-use crate::bundle_source::{Delivered, Way};
+use crate::bundle_source::{BundleSourceError, Delivered, Way};
+use crate::expected::ExpectedPlan;
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::kept;
 use crate::plan::{Action, plan_first_boot};
-use crate::steps::{NodeExecutor, Ownership};
+use crate::steps::{NodeExecutor, Ownership, chain};
 use crate::store::{JournalFile, JournalSnapshot};
 
 /// Lost at a reboot, as it should be.
@@ -57,7 +58,23 @@ pub enum SessionError {
     Plan(#[from] PlanError),
     #[error("the journal of this node cannot be used")]
     Journal(#[from] JournalError),
+    #[error("nothing was changed: the plan is not the one that was expected: {0}")]
+    OtherPlan(String),
 }
+
+impl SessionError {
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Busy => ErrorClass::Transient,
+            Self::Plan(_) | Self::OtherPlan(_) => ErrorClass::WrongInput,
+            Self::Facts(_) | Self::Lock(_) | Self::Journal(_) | Self::Keep(_) => ErrorClass::NeedsOperator,
+        }
+    }
+}
+
+/// What comes before there is a plan, as it is called in reports.
+const LOAD_BUNDLE: &str = "load-bundle";
+const GATHER_FACTS: &str = "gather-facts";
 
 /// What will happen on this machine, and what it was decided from. Reads only.
 pub fn prepare(host: &NodeHost, bundle: &Bundle) -> Result<(Facts, Plan<Action>), SessionError> {
@@ -113,38 +130,78 @@ pub struct Surroundings<'a> {
     pub on_recovery: &'a dyn Fn(&Recovery),
 }
 
+/// Finds the bundle; what it is told with is for those who watch.
+pub type DeliverBundle<'a> = &'a dyn Fn(&dyn Fn(&str)) -> Result<Delivered, BundleSourceError>;
+
+/// How a run went, and for which bundle, if one came.
+pub struct Applied {
+    pub report: Report,
+    pub bundle: Option<Bundle>,
+}
+
 /// Converges the node to the bundle and opens the gate. What was fetched for it is kept from before the first change.
 pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
-    let bundle = &delivered.bundle;
+    apply_delivery(host, &|_| Ok(delivered.clone()), None, surroundings).map(|applied| applied.report)
+}
+
+/// The same from the very beginning: a bundle that does not come is a run that failed, and is told of like any other.
+/// With `expected`, any other plan is refused before the first change.
+pub fn apply_delivery(
+    host: &NodeHost,
+    deliver: DeliverBundle<'_>,
+    expected: Option<&ExpectedPlan>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Applied, SessionError> {
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
-    match delivered.way {
-        Way::Direct => Ok(()),
-        Way::Fetched => kept::keep(host.disk.as_ref(), bundle),
-        Way::Kept => kept::make_durable(host.disk.as_ref(), bundle),
-    }
-    .map_err(SessionError::Keep)?;
-    let (facts, plan) = prepare(host, bundle)?;
-    let executor = executor(host, bundle, &plan, surroundings.clock);
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
     (surroundings.on_recovery)(&recovery);
-    let run = Run {
+    let boot_id = host.machine.boot_id().map(|id| id.0).unwrap_or_default();
+    let opening = Opening::new(&mut journal, surroundings.sink, surroundings.clock, &boot_id);
+    let tell = |line: &str| opening.detail(LOAD_BUNDLE, line);
+    let delivered = match opening.phase(LOAD_BUNDLE, || deliver(&tell)) {
+        Ok(delivered) => delivered,
+        Err(error) => {
+            let error = StepError::new(error.class(), chain(&error));
+            return Ok(Applied { report: opening.give_up(LOAD_BUNDLE, error), bundle: None });
+        }
+    };
+    let prepared =
+        opening.phase(GATHER_FACTS, || keep(host, &delivered).and_then(|()| prepare(host, &delivered.bundle)));
+    let Delivered { bundle, .. } = delivered;
+    let (facts, plan) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let error = StepError::new(error.class(), chain(&error));
+            return Ok(Applied { report: opening.give_up(GATHER_FACTS, error), bundle: Some(bundle) });
+        }
+    };
+    if let Some(difference) = expected.and_then(|expected| expected.difference(&plan)) {
+        return Err(SessionError::OtherPlan(difference));
+    }
+    opening.facts(facts.notes());
+    let executor = executor(host, &bundle, &plan, surroundings.clock);
+    let report = opening.run(PlannedRun {
         plan: &plan,
         executor: &executor,
-        journal: &mut journal,
-        clock: surroundings.clock,
         jitter: surroundings.jitter,
         retry: RetryPolicy::default(),
-        sink: surroundings.sink,
         workers: surroundings.workers,
-        boot_id: &facts.boot_id.value,
-    };
-    let report = run.run();
+    });
     if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
         // The node is complete: a copy that cannot be removed now is no failure, and the next run tries again.
-        let _ = kept::forget_others(host.disk.as_ref(), bundle);
+        let _ = kept::forget_others(host.disk.as_ref(), &bundle);
     }
-    Ok(report)
+    Ok(Applied { report, bundle: Some(bundle) })
+}
+
+fn keep(host: &NodeHost, delivered: &Delivered) -> Result<(), SessionError> {
+    match delivered.way {
+        Way::Direct => Ok(()),
+        Way::Fetched => kept::keep(host.disk.as_ref(), &delivered.bundle),
+        Way::Kept => kept::make_durable(host.disk.as_ref(), &delivered.bundle),
+    }
+    .map_err(SessionError::Keep)
 }
 
 /// All that the journal knows, oldest first; a damaged part is left out and told of.

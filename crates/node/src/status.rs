@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use engine::{ErrorClass, Report, RunOutcome, StepOutcome};
+use engine::{ErrorClass, FactNote, Report, RunOutcome, StepOutcome};
 use host::disk::{Disk, DiskError};
 use host::units::{UnitName, UnitState, Units};
 use render::Stub;
@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::bundle_source::{BundleSourceError, Delivered};
 use crate::gate::{self, GateState};
-use crate::session::load_events;
+use crate::outlook::{Outlook, Worker, failing_since, outlook};
+use crate::session::{LOCK_PATH, load_events};
 use crate::steps::chain;
 
 /// In the order in which a node goes through them.
@@ -39,14 +40,19 @@ pub enum Phase {
     Joined,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     pub phase: Phase,
     /// One line for people.
     pub summary: String,
+    #[serde(flatten)]
+    pub outlook: Outlook,
     /// What stands in the way, and what to do about it.
     pub blocked: Option<Blocked>,
+    /// What the plan of the last run was decided from, and where each fact came from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<FactNote>,
     /// What steps that are done have to say all the same, such as that an optional hook failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -59,7 +65,7 @@ pub struct Status {
     pub last_run: Option<Report>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blocked {
     pub by: String,
@@ -81,7 +87,30 @@ pub fn observe_status(
     units: &dyn Units,
     delivered: Result<Delivered, BundleSourceError>,
 ) -> Result<(Status, Option<Bundle>), DiskError> {
-    let last_run = load_events(disk).ok().and_then(|(events, _)| Report::from_events(&events));
+    let events = load_events(disk).map(|(events, _)| events).unwrap_or_default();
+    let worker = match disk.is_locked(Path::new(LOCK_PATH))? {
+        Some(true) => Worker::AtWork,
+        Some(false) => Worker::Absent,
+        None => Worker::Unknown,
+    };
+    let (mut status, bundle) = judge(disk, units, delivered, Report::from_events(&events))?;
+    status.outlook = outlook(status.phase, status.last_run.as_ref(), &events, worker);
+    if status.phase == Phase::Unfinished && worker == Worker::AtWork {
+        status.summary = status.summary.replace("the next apply resumes", "nodestrap is at work");
+    }
+    if let (Some(blocked), Some(since)) = (&mut status.blocked, failing_since(&events)) {
+        blocked.since = Some(since.to_string());
+    }
+    status.facts = status.last_run.as_ref().map(|report| report.facts.clone()).unwrap_or_default();
+    Ok((status, bundle))
+}
+
+fn judge(
+    disk: &dyn Disk,
+    units: &dyn Units,
+    delivered: Result<Delivered, BundleSourceError>,
+    last_run: Option<Report>,
+) -> Result<(Status, Option<Bundle>), DiskError> {
     let bundle = match delivered {
         Ok(delivered) => delivered.bundle,
         Err(BundleSourceError::NotFetched { stub }) => return Ok((not_fetched(disk, &stub, last_run)?, None)),
@@ -94,12 +123,14 @@ pub fn observe_status(
     let status = Status {
         phase,
         summary,
+        outlook: Outlook::default(),
         blocked,
+        facts: Vec::new(),
         notes: notes(last_run.as_ref()),
         cluster: Some(bundle.cluster.clone()),
         group: Some(bundle.group.clone()),
         bundle: Some(bundle.digest()),
-        plan: last_run.as_ref().map(|report| report.plan.to_string()),
+        plan: plan_of(last_run.as_ref()),
         gate: describe_gate(&gate),
         kubelet,
         last_run,
@@ -149,6 +180,10 @@ fn failure(report: &Report) -> Option<Blocked> {
     })
 }
 
+fn plan_of(last_run: Option<&Report>) -> Option<String> {
+    last_run?.plan.as_ref().map(ToString::to_string)
+}
+
 fn notes(last_run: Option<&Report>) -> Vec<String> {
     let steps = last_run.map(|report| report.steps.as_slice()).unwrap_or_default();
     let done = steps.iter().filter(|step| is_done(&step.outcome));
@@ -170,12 +205,15 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
     Ok(Status {
         phase: Phase::NotFetched,
         summary: format!("{before}{missing}; next: nodestrap apply"),
-        blocked: None,
+        outlook: Outlook::default(),
+        // Why it could not be fetched.
+        blocked: last_run.as_ref().filter(|report| report.plan.is_none()).and_then(failure),
+        facts: Vec::new(),
         notes: Vec::new(),
         cluster: Some(stub.cluster.clone()),
         group: Some(stub.group.clone()),
         bundle: Some(stub.digest.clone()),
-        plan: last_run.as_ref().map(|report| report.plan.to_string()),
+        plan: plan_of(last_run.as_ref()),
         gate: describe_gate(&gate),
         kubelet: None,
         last_run,
@@ -199,12 +237,14 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
     Status {
         phase,
         summary: summary.to_owned(),
+        outlook: Outlook::default(),
         blocked: Some(blocked),
+        facts: Vec::new(),
         notes: Vec::new(),
         cluster: None,
         group: None,
         bundle: None,
-        plan: last_run.as_ref().map(|report| report.plan.to_string()),
+        plan: plan_of(last_run.as_ref()),
         gate: "unknown".to_owned(),
         kubelet: None,
         last_run,

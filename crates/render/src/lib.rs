@@ -32,6 +32,7 @@ mod static_pods;
 mod stub;
 mod system;
 mod unit;
+pub mod webhook;
 
 pub use bundle::{
     Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,

@@ -15,7 +15,7 @@ use crate::kubelet::{
 };
 use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings};
 use crate::shared::Shared;
-use crate::{layout, runtime, static_pods, system};
+use crate::{layout, runtime, static_pods, system, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
 
@@ -59,6 +59,7 @@ fn render<'s>(
     part.add(extras::render_extra_units(&group.units.value));
     part.add(kubelet_part(name, cluster, group, &identity, shared)?);
     part.add(network_part(cluster, group, &join)?);
+    part.files.extend(webhook::render_webhook(&cluster.report));
     part.files.extend(extras::render_file_assets(&group.file_assets.value));
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;

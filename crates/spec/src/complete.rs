@@ -12,8 +12,8 @@ use crate::record::{
     Leaf, Maybe, Nested, Required, RequiredNested, record,
 };
 use crate::texts::{
-    AbsolutePath, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry, Sha256, Sha512, SysctlName,
-    WebUrl,
+    AbsolutePath, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry, Sha256, Sha512,
+    SysctlName, WebUrl,
 };
 use crate::values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
@@ -76,6 +76,8 @@ record!(
         additional_user_data: Leaf<Vec<AdditionalUserData>> = "additionalUserData",
         /// How what a node receives reaches it; a group may say otherwise.
         delivery: Nested<DeliveryDefaults> = "delivery",
+        /// Who is told how each run of nodestrap on a node ended.
+        report: Nested<CompleteReport> = "report",
         /// Certificates and keys of the control plane; needed by groups of the role control-plane only.
         pki: Nested<CompletePki> = "pki",
         /// The API server, as a static pod of the control plane.
@@ -148,6 +150,19 @@ record!(
         certificate_authorities: Leaf<Vec<TrustedAuthority>> = "certificateAuthorities",
         /// OpenPGP keys that sign manifests.
         keyrings: Leaf<Vec<Keyring>> = "keyrings",
+    }
+);
+
+record!(
+    "report",
+    /// Who is told how each run of nodestrap on a node ended.
+    ReportSpec => CompleteReport {
+        /// Gets the report of each run, success or failure, by POST as JSON. A run never fails because of it.
+        webhook: Maybe<WebUrl> = "webhook",
+        /// Whom to believe that it is the webhook, besides what the image trusts.
+        certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
+        /// Headers of the request, such as Authorization; their values are secrets.
+        headers: Leaf<BTreeMap<HeaderName, SecretText>> = "headers",
     }
 );
 

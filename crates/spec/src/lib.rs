@@ -42,8 +42,8 @@ pub use complete::{
     CompleteAssets, CompleteCluster, CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl,
     CompleteEtcd, CompleteGroup, CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
     CompleteKubeScheduler, CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap,
-    CompletePki, CompleteProxy, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust, ConfigNode, ConfigTree,
-    DeliveryDefaults, NodestrapDefaults, StoreDefaults,
+    CompletePki, CompleteProxy, CompleteReport, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
+    ConfigNode, ConfigTree, DeliveryDefaults, NodestrapDefaults, StoreDefaults,
 };
 pub use completion::complete;
 pub use document::{FileReference, Spec};
@@ -62,8 +62,8 @@ pub use schema::json_schema;
 pub use secret::Secret;
 pub use source::Source;
 pub use texts::{
-    AbsolutePath, Duration, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry, Sha256,
-    Sha512, SysctlName, UnitName, VariableName, WebUrl,
+    AbsolutePath, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry,
+    Sha256, Sha512, SysctlName, UnitName, VariableName, WebUrl,
 };
 pub use tree::read_yaml;
 pub use values::{

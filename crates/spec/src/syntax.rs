@@ -371,6 +371,19 @@ pub(crate) fn validate_media_type(text: &str) -> Result<(), Invalid> {
     }
 }
 
+/// What the request needs for itself nobody else may set.
+pub(crate) fn validate_header_name(text: &str) -> Result<(), Invalid> {
+    const OURS: [&str; 6] = ["host", "content-length", "content-type", "connection", "transfer-encoding", "user-agent"];
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(inner) {
+        return Err(Invalid::new(format!("\"{text}\" is not the name of a header")).advise("as in Authorization"));
+    }
+    if OURS.contains(&text.to_ascii_lowercase().as_str()) {
+        return Err(Invalid::new(format!("the header \"{text}\" is set by nodestrap")));
+    }
+    Ok(())
+}
+
 pub(crate) fn unknown_choice(text: &str, choices: &[&str]) -> Invalid {
     let list = choices.iter().map(|choice| format!("\"{choice}\"")).collect::<Vec<_>>().join(", ");
     let invalid = Invalid::new(match choices {

@@ -107,6 +107,8 @@ checked_texts!(
     InstanceTypeName(syntax::validate_line, "m5.large"),
     /// What is reached without the proxy, as Go reads it.
     NoProxyEntry(crate::no_proxy::validate_entry, ".example.com"),
+    /// The name of a header of a web request.
+    HeaderName(syntax::validate_header_name, "Authorization"),
     /// A media type.
     MediaType(syntax::validate_media_type, "text/x-shellscript"),
 );

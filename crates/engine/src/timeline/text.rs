@@ -105,7 +105,7 @@ pub(super) fn draw(runs: &[RunPicture], width: usize, style: Style) -> String {
     for run in runs {
         if let Some(gap) = &run.gap {
             pen.end_line();
-            pen.line(Ink::Dim, &format!("  ⋮ {gap}"));
+            pen.paragraph(Ink::Dim, 4, &format!("⋮ {gap}"), width);
             pen.end_line();
         }
         draw_run(&mut pen, &layout, run);

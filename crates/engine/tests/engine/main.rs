@@ -5,6 +5,7 @@
 mod crash;
 mod failure;
 mod journal;
+mod opening;
 mod plan;
 mod report;
 mod scheduling;

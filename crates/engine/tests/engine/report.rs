@@ -117,7 +117,7 @@ fn a_failure_of_another_plan_is_settled_too() {
     assert_eq!(store.contents().len(), length);
     let (journal, _) = Journal::open(store).unwrap();
     let report = Report::from_events(journal.events()).unwrap();
-    assert_eq!((report.plan, report.outcome), (empty.digest(), RunOutcome::NothingToDo));
+    assert_eq!((report.plan, report.outcome), (Some(empty.digest()), RunOutcome::NothingToDo));
 }
 
 /// Any event about a few steps, in no order that makes sense.
@@ -129,6 +129,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         let outline = |id: &str, needs: &[&str]| engine::StepOutline {
             id: id.into(),
             needs: needs.iter().map(|&need| need.into()).collect(),
+            deadline_ms: 0,
         };
         let kind = match kind {
             0 | 1 => EventKind::RunStarted {

@@ -37,9 +37,19 @@ impl Story {
         let outline = |(id, needs): (&str, &[&str])| StepOutline {
             id: id.into(),
             needs: needs.iter().map(|&need| need.into()).collect(),
+            deadline_ms: 0,
         };
         let steps = STEPS.into_iter().map(outline).collect();
         self.say(0, EventKind::RunStarted { plan: Digest::of(b"plan"), boot_id: boot_id.into(), steps });
+    }
+    /// Opens a run as a node does: what came before the plan stands before the first step.
+    fn open(&mut self, start: u64, boot_id: &str) {
+        self.start = start;
+        self.say(0, EventKind::RunOpened { boot_id: boot_id.into() });
+    }
+    fn phase(&mut self, phase: &str, from: u64, to: u64) {
+        self.say(from, EventKind::PhaseStarted { phase: phase.into() });
+        self.say(to, EventKind::PhaseFinished { phase: phase.into() });
     }
     fn start(&mut self, id: &str, at: u64, attempt: u32) {
         self.say(at, EventKind::StepStarted { id: id.into(), attempt, why: "it is missing".into() });
@@ -104,6 +114,30 @@ fn reboot_story() -> Vec<Event> {
     story.events
 }
 
+/// A bundle that could not be fetched, then one that could.
+fn fetch_story() -> Vec<Event> {
+    let mut story = Story { events: Vec::new(), start: 0 };
+    story.open(1_735_787_000_000, "6c1f0a52-9d1e");
+    story.say(0, EventKind::PhaseStarted { phase: "load-bundle".into() });
+    story.say(3, EventKind::PhaseDetail { phase: "load-bundle".into(), text: "asking https://store".into() });
+    let message = "cannot fetch the bundle: https://store: no connection: refused".to_owned();
+    let (class, advice) = (ErrorClass::Transient, Some("see whether the store is up".to_owned()));
+    let failed =
+        EventKind::PhaseFailed { phase: "load-bundle".into(), class, message: message.clone(), advice: advice.clone() };
+    story.say(3_000, failed);
+    story.end(3_000, RunOutcome::Failed { step: "load-bundle".into(), class, message, advice });
+    story.open(1_735_787_013_000, "6c1f0a52-9d1e");
+    story.phase("load-bundle", 0, 1_450);
+    story.phase("gather-facts", 1_451, 1_700);
+    let start = story.start;
+    story.begin(start + 1_701, "6c1f0a52-9d1e");
+    story.did("write-units", 2, 40);
+    story.did("fetch-kubelet", 3, 1_210);
+    story.did("unpack-kubelet", 1_211, 2_300);
+    story.end(2_400, RunOutcome::Done);
+    story.events
+}
+
 fn failure_story() -> Vec<Event> {
     let mut story = Story { events: Vec::new(), start: 0 };
     story.after_the_reboot();
@@ -142,6 +176,13 @@ fn matches_golden(name: &str, actual: &str) {
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(actual == expected, "{name} differs; it is now:\n{actual}");
+}
+
+#[test]
+fn what_comes_before_the_plan_is_drawn_also_when_it_fails() {
+    let timeline = Timeline::from_events(&fetch_story());
+    matches_golden("fetch.txt", &timeline.to_text(100, Style::Plain));
+    matches_golden("fetch.svg", &timeline.to_svg());
 }
 
 #[test]

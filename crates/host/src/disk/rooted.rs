@@ -349,11 +349,50 @@ impl Disk for RootedDisk {
             }
         })
     }
+
+    fn is_locked(&self, path: &Path) -> Result<Option<bool>, DiskError> {
+        let looked = || -> io::Result<Option<bool>> {
+            let inode = match self.resolve(path, OFlags::PATH) {
+                Ok(file) => rustix::fs::fstat(&file)?.st_ino,
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    return Ok(Some(false));
+                }
+                Err(error) => return Err(error),
+            };
+            // Trying to take it could make somebody else believe that the node is busy.
+            Ok(std::fs::read_to_string("/proc/locks").ok().map(|locks| has_lock(&locks, inode)))
+        };
+        looked().map_err(|source| DiskError::new("look at the lock", path, source))
+    }
+}
+
+/// A line is `1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF`; some file systems show another device number than `stat`
+/// does, so the inode alone counts. Those who wait for a lock stand behind an arrow.
+fn has_lock(locks: &str, inode: u64) -> bool {
+    locks.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next() == Some("FLOCK")
+            && words.nth(3).and_then(|place| place.rsplit(':').next()) == Some(inode.to_string().as_str())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_is_seen_without_being_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RootedDisk::open(folder.path()).unwrap();
+        let path = Path::new("/run/lock");
+        assert_eq!(disk.is_locked(path).unwrap(), Some(false), "there is no such file");
+        let guard = disk.try_lock(path).unwrap().unwrap();
+        assert_eq!(disk.is_locked(path).unwrap(), Some(true));
+        drop(guard);
+        assert_eq!(disk.is_locked(path).unwrap(), Some(false));
+        let waiting = "7: FLOCK  ADVISORY  WRITE 9 08:01:42 0 EOF\n7: -> FLOCK  ADVISORY  WRITE 9 08:01:43 0 EOF\n";
+        assert!(has_lock(waiting, 42) && !has_lock(waiting, 43) && !has_lock(waiting, 4));
+    }
 
     #[test]
     fn an_old_kernel_is_served_at_the_real_root_only() {

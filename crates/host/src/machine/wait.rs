@@ -60,7 +60,7 @@ fn exists(path: &Path) -> io::Result<bool> {
 }
 
 /// The nearest folder above `path` that exists, and what must appear in it next.
-fn nearest_folder(path: &Path) -> io::Result<(&Path, &Path)> {
+pub(super) fn nearest_folder(path: &Path) -> io::Result<(&Path, &Path)> {
     let mut awaited = path;
     while let Some(folder) = awaited.parent() {
         if folder.is_dir() {
@@ -80,7 +80,7 @@ fn wait_readable(inotify: &OwnedFd, timeout: Duration) -> io::Result<bool> {
     }
 }
 
-fn drain(inotify: &OwnedFd) -> io::Result<()> {
+pub(super) fn drain(inotify: &OwnedFd) -> io::Result<()> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(inotify, &mut buffer);
     loop {

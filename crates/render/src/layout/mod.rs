@@ -17,7 +17,7 @@ use crate::extras::{self, HookInputs};
 use crate::kubeconfig::{Credential, render_kubeconfig};
 use crate::kubelet::{self, BOOTSTRAP_KUBECONFIG_FLAG, KUBECONFIG_FLAG, NODE_NAME_FLAG, required_flag};
 use crate::shared::Shared;
-use crate::{node, runtime, system};
+use crate::{node, runtime, system, webhook};
 
 /// From here on kubelets read the one version of credential plug-ins that we write.
 const FIRST_WITH_EXEC_V1: KubeVersion = KubeVersion { major: 1, minor: 22, patch: 0 };
@@ -53,6 +53,7 @@ fn assemble<'s>(
     part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value, shared)?);
     part.add(extras::render_extra_units(&group.units.value));
     part.add(layout.kubelet);
+    part.files.extend(webhook::render_webhook(&cluster.report));
     part.files.extend(extras::render_file_assets(&group.file_assets.value));
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);

@@ -8,6 +8,7 @@ mod group;
 mod kubelet;
 mod lists;
 mod os;
+mod report;
 
 use serde_json::Value;
 

@@ -1,0 +1,135 @@
+//! Telling somebody: one POST of a small JSON document, again and again within a deadline.
+//!
+//! In: a [`Post`]. Out: nothing; any 2xx is enough, and what else the answer says is not read. Fails with [`PostError`].
+//!
+//! Headers carry secrets, and so may the path of the address: messages show its host only. A redirect is not followed, for it
+//! would carry the secrets to somebody else.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::connect::{Arrival, Trust, connect};
+use crate::error::{FetchError, Reason, chain};
+use crate::location::Location;
+
+/// The first rest is at most this long; each later one at most twice as long as the one before.
+const FIRST_REST: Duration = Duration::from_millis(200);
+const LONGEST_REST: Duration = Duration::from_secs(3);
+
+pub struct Post<'a> {
+    pub url: &'a str,
+    /// Certificate authorities (PEM) that are trusted beside those of the system.
+    pub authorities: Option<&'a str>,
+    /// Secrets.
+    pub headers: &'a BTreeMap<String, String>,
+    /// JSON.
+    pub body: &'a [u8],
+    /// For everything.
+    pub deadline: Duration,
+    /// Uniform over all of `u64`: for the jitter between attempts.
+    pub random: &'a dyn Fn() -> u64,
+}
+
+#[derive(Debug)]
+pub struct PostError {
+    /// The host alone.
+    to: String,
+    attempts: u32,
+    problem: String,
+}
+
+impl std::error::Error for PostError {}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { to, attempts, problem } = self;
+        let times = match attempts {
+            0 => String::new(),
+            1 => " (tried once)".to_owned(),
+            _ => format!(" (tried {attempts} times)"),
+        };
+        write!(f, "cannot tell {to}: {problem}{times}")
+    }
+}
+
+/// Blocks the calling thread until somebody has taken it, or the deadline is over.
+pub fn post(post: &Post<'_>) -> Result<(), PostError> {
+    let fail = |to: &str, problem: String| PostError { to: to.to_owned(), attempts: 0, problem };
+    let location = Location::parse(post.url).map_err(|why| fail("the webhook", why.to_owned()))?;
+    let to = location.authority().to_owned();
+    let trust = Trust::new(post.authorities).map_err(|error| fail(&to, error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| fail(&to, FetchError::Runtime(error).to_string()))?;
+    let outcome = runtime.block_on(insist(post, &location, &trust));
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    outcome.map_err(|(attempts, reason)| PostError { to, attempts, problem: reason.to_string() })
+}
+
+async fn insist(post: &Post<'_>, location: &Location, trust: &Trust) -> Result<(), (u32, Reason)> {
+    let started = Instant::now();
+    let left = || post.deadline.saturating_sub(started.elapsed());
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let late = Reason::TimedOut { waiting_for: "its answer", after: post.deadline };
+        let reason = match timeout(left(), once(post, location, trust, left())).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(reason)) => reason,
+            Err(_) => late,
+        };
+        let ceiling = FIRST_REST.saturating_mul(1 << (attempts - 1).min(31)).min(LONGEST_REST);
+        let choices = ceiling.as_millis() + 1;
+        let rest = u64::try_from((u128::from((post.random)()) * choices) >> 64).unwrap_or(u64::MAX);
+        let rest = Duration::from_millis(rest);
+        if !reason.may_pass() || rest >= left() {
+            return Err((attempts, reason));
+        }
+        sleep(rest).await;
+    }
+}
+
+async fn once(post: &Post<'_>, location: &Location, trust: &Trust, patience: Duration) -> Result<(), Reason> {
+    let broken = |error: &hyper::Error| Reason::Exchange(chain(error));
+    let stream = connect(location, Arrival::Named, trust, patience).await?;
+    let (mut sender, driver) =
+        http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    let driver = tokio::spawn(driver);
+    let answer = sender.send_request(request(post, location)?).await.map_err(|error| broken(&error));
+    driver.abort();
+    let status = answer?.status();
+    match status.as_u16() {
+        200..=299 => Ok(()),
+        300..=399 => {
+            Err(Reason::Redirect("it would carry the report, and what opens the webhook, elsewhere".to_owned()))
+        }
+        code => Err(Reason::Status { code, name: status.canonical_reason().unwrap_or_default() }),
+    }
+}
+
+fn request(post: &Post<'_>, location: &Location) -> Result<Request<Full<Bytes>>, Reason> {
+    let mut request = Request::post(location.target())
+        .header(HOST, location.authority())
+        .header(USER_AGENT, concat!("nodestrap/", env!("CARGO_PKG_VERSION")))
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONNECTION, "close");
+    for (name, value) in post.headers {
+        let unusable = Reason::Url("one of the headers cannot be sent");
+        let name = HeaderName::try_from(name).map_err(|_| unusable.clone())?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| unusable)?;
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    request
+        .body(Full::new(Bytes::copy_from_slice(post.body)))
+        .map_err(|_| Reason::Url("it cannot be asked for over HTTP"))
+}
