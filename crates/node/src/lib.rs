@@ -6,11 +6,13 @@
 mod bundle_source;
 mod facts;
 mod gate;
+mod gate_facts;
 mod kept;
 mod network;
 mod plan;
 mod refusals;
 mod session;
+mod snap;
 mod status;
 mod steps;
 mod store;
@@ -22,7 +24,9 @@ pub use kept::KEPT_BUNDLES_FOLDER;
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
-pub use session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, load_events, prepare, preview};
+pub use session::{
+    LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, apply_with, load_events, prepare, preview,
+};
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};

@@ -11,6 +11,7 @@ use engine::{
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
 use host::machine::{Machine, MachineError};
+use host::snaps::Snaps;
 use host::units::Units;
 use render::bundle::Bundle;
 
@@ -29,6 +30,7 @@ pub const LOCK_PATH: &str = "/run/nodestrap/lock";
 pub struct NodeHost {
     pub disk: Arc<dyn Disk>,
     pub units: Arc<dyn Units>,
+    pub snaps: Arc<dyn Snaps>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
 }
@@ -93,6 +95,7 @@ fn executor<'a>(host: &'a NodeHost, bundle: &'a Bundle, plan: &Plan<Action>, clo
     NodeExecutor {
         disk: host.disk.as_ref(),
         units: host.units.as_ref(),
+        snaps: host.snaps.as_ref(),
         bundle,
         plan: plan.digest(),
         ownership: host.ownership,
@@ -115,6 +118,16 @@ pub struct Surroundings<'a> {
 
 /// Converges the node to the bundle and opens the gate. What was fetched for it is kept from before the first change.
 pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
+    apply_with(host, delivered, surroundings, &|| gather_facts(&host.disk, &host.machine))
+}
+
+/// The same, with facts from somewhere else; they are asked for once the node is locked.
+pub fn apply_with(
+    host: &NodeHost,
+    delivered: &Delivered,
+    surroundings: &Surroundings<'_>,
+    gather: &dyn Fn() -> Result<Facts, FactsError>,
+) -> Result<Report, SessionError> {
     let bundle = &delivered.bundle;
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
@@ -124,7 +137,8 @@ pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings
         Way::Kept => kept::make_durable(host.disk.as_ref(), bundle),
     }
     .map_err(SessionError::Keep)?;
-    let (facts, plan) = prepare(host, bundle)?;
+    let facts = gather()?;
+    let plan = plan_first_boot(bundle, &facts)?;
     let executor = executor(host, bundle, &plan, surroundings.clock);
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
     (surroundings.on_recovery)(&recovery);
