@@ -149,7 +149,7 @@ impl SnapdSnaps {
                     .enable_all()
                     .build()
                     .map_err(|error| self.unreachable(error))?;
-                runtime.block_on(tokio::time::timeout(deadline, talk)).unwrap_or_else(|_| Err(late()))
+                runtime.block_on(async { tokio::time::timeout(deadline, talk).await }).unwrap_or_else(|_| Err(late()))
             };
             let thread = std::thread::Builder::new().name("snapd".to_owned()).spawn_scoped(scope, run);
             let thread = thread.map_err(|error| self.unreachable(error))?;
