@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Timeline(TimelineArguments),
     /// Check that the kubelet's gate is whole; a damaged one is taken away (run by kubelet.service).
     #[command(hide = true)]
-    Gate(RootArguments),
+    Gate(GateArguments),
     /// Wait for this node's pod ranges and write its CNI configuration (run by nodestrap-network.service).
     #[command(hide = true)]
     Network(RootArguments),
@@ -167,6 +167,15 @@ pub(crate) struct RootArguments {
     /// The folder that stands for the machine; every path lies under it.
     #[arg(long, default_value = "/", value_name = "DIR")]
     pub(crate) root: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct GateArguments {
+    /// The gate of this node's layout.
+    #[arg(long, default_value = render::gate::GATE_PATH, value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) root: RootArguments,
 }
 
 #[derive(Args)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::{Clock, Timestamp};
 use host::disk::{Disk, RootedDisk};
 use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64};
+use host::snaps::{SNAPD_SOCKET, SnapdSnaps, Snaps};
 use host::units::{StandInUnits, SystemdUnits, Units};
 use node::{BundleSourceError, Delivered, FetchBundle, NodeHost, Ownership};
 use render::Stub;
@@ -26,7 +27,9 @@ pub(crate) fn open(root: &Path) -> Result<NodeHost, Failure> {
     let scope = if is_machine(root) { Path::new("/") } else { root };
     let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), scope));
     let ownership = if effective_uid() == 0 { Ownership::Root } else { Ownership::Keep };
-    Ok(NodeHost { disk, units, machine, ownership })
+    // A folder has none, unless somebody lets one answer there.
+    let snaps: Arc<dyn Snaps> = Arc::new(SnapdSnaps::new(&scope.join(SNAPD_SOCKET.trim_start_matches('/'))));
+    Ok(NodeHost { disk, units, snaps, machine, ownership })
 }
 
 /// By any of its names: `--root .` in `/` is the machine too, and no stand-in may keep its units.

@@ -6,9 +6,8 @@ use anyhow::Context as _;
 use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
-use render::gate::GATE_PATH;
 
-use crate::args::{ApplyArguments, RootArguments, TimelineArguments};
+use crate::args::{ApplyArguments, GateArguments, TimelineArguments};
 use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::outside::Outside;
@@ -172,21 +171,22 @@ pub(crate) fn timeline_text(screen: &Screen, timeline: &Timeline) -> String {
     timeline.to_text(width(), if screen.colour_out() { Style::Colour } else { Style::Plain })
 }
 
-/// Run by `kubelet.service` before each start. A damaged gate is taken away, so that the bootstrap runs again.
-pub(crate) fn gate(arguments: &RootArguments, _screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.root)?;
-    match node::observe_gate(host.disk.as_ref(), GATE_PATH).or_fail(Code::NeedsPerson)? {
+/// Run by the kubelet's unit before each start. A damaged gate is taken away, so that the bootstrap runs again.
+pub(crate) fn gate(arguments: &GateArguments, _screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.root.root)?;
+    let path = arguments.path.display().to_string();
+    match node::observe_gate(host.disk.as_ref(), &path).or_fail(Code::NeedsPerson)? {
         GateState::Open { .. } => Ok(Code::Done),
         GateState::Absent => Err(Failure {
             code: Code::MayRetry,
-            error: anyhow::anyhow!("the gate {GATE_PATH} is shut: the node is not complete yet"),
+            error: anyhow::anyhow!("the gate {path} is shut: the node is not complete yet"),
         }),
         GateState::Damaged { reason } => {
-            host::files::remove_durable(host.disk.as_ref(), Path::new(GATE_PATH)).or_fail(Code::NeedsPerson)?;
+            host::files::remove_durable(host.disk.as_ref(), Path::new(&path)).or_fail(Code::NeedsPerson)?;
             Err(Failure {
                 code: Code::MayRetry,
                 error: anyhow::anyhow!(
-                    "the gate {GATE_PATH} was damaged ({reason}) and is taken away; the bootstrap runs again"
+                    "the gate {path} was damaged ({reason}) and is taken away; the bootstrap runs again"
                 ),
             })
         }

@@ -1,5 +1,6 @@
 //! `plan`: what `apply` would do on this node, or what another bundle would; touches nothing.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use engine::{Condition, Plan};
@@ -194,11 +195,26 @@ fn describe(action: &Action) -> String {
             format!("{unit}, {slot}, {}", if *required { "required" } else { "optional" })
         }
         Action::VerifyFiles { files } => format!("{} files, read back", files.len()),
-        Action::CloseGate { path } | Action::OpenGate { path, .. } => path.clone(),
+        Action::CloseGate { path } => path.clone(),
+        Action::OpenGate { path, environment } => gate_text(path, environment),
         Action::ReloadUnits { units } => format!("{} unit files", units.len()),
         Action::EnableUnits { units } => units.join(" "),
         Action::StartUnit { unit } => format!("{unit}, and wait for it"),
         Action::ArmUnit { unit } => format!("{unit}: queued behind the gate"),
         Action::ReleaseUnit { unit } => format!("{unit}: free to start"),
+        Action::AliasSnapApps { aliases } => {
+            aliases.iter().map(|(alias, app)| format!("{alias} for {app}")).collect::<Vec<_>>().join(", ")
+        }
+        Action::StopSnap { snap } => format!("{snap}, by snapd"),
+        Action::ResetUnit { unit } => format!("{unit}: earlier failures forgotten"),
+        Action::SetSnap { snap, settings } => format!("{} settings of {snap}", settings.len()),
+        Action::StartSnap { snap } => format!("{snap}, by snapd, and wait for it"),
     }
+}
+
+/// With what the node alone knows, if it is that what the gate says.
+fn gate_text(path: &str, environment: &BTreeMap<String, String>) -> String {
+    let known = ["INSTANCE_ID", "INSTANCE_TYPE", "MAX_PODS", "NODE_IP"];
+    let shown = known.iter().filter_map(|name| Some(format!("{name}={}", environment.get(*name)?)));
+    [path.to_owned()].into_iter().chain(shown).collect::<Vec<_>>().join(" ")
 }

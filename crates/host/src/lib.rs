@@ -1,6 +1,6 @@
 //! The only room that touches the machine.
 //!
-//! Small traits of domain verbs ([`Disk`], [`Units`], [`Machine`]), each with a Linux and a fake implementation; the
+//! Small traits of domain verbs ([`Disk`], [`Units`], [`Snaps`], [`Machine`]), each with a Linux and a fake implementation; the
 //! durable-write protocol in [`files`] is written once, above [`Disk`], so that the fake exercises the real thing.
 //!
 //! In: verbs with paths, unit names and bytes as values. Out: effects on one machine, or on one folder that stands for
@@ -13,8 +13,10 @@ pub mod disk;
 pub mod fake;
 pub mod files;
 pub mod machine;
+pub mod snaps;
 pub mod units;
 
 pub use disk::Disk;
 pub use machine::Machine;
+pub use snaps::Snaps;
 pub use units::Units;

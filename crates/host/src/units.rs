@@ -124,6 +124,8 @@ pub trait Units: Send + Sync {
     /// As `restart_and_wait`, but only queues the job: for units that are ordered after the caller's own unit, where
     /// waiting would never end.
     fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError>;
+    /// Makes a unit that failed one that does not run, and forgets how often it was started of late.
+    fn reset_failed(&self, unit: &UnitName) -> Result<(), UnitError>;
     /// What stands behind this: shown to people when it is not a real service manager.
     fn describe(&self) -> &'static str;
 }

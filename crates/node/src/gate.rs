@@ -33,10 +33,12 @@ pub enum GateState {
     },
 }
 
-pub(crate) fn render(gate: &Gate, bundle: &str, plan: &Digest) -> Vec<u8> {
-    let extra =
-        BTreeMap::from([(BUNDLE_VARIABLE.to_owned(), bundle.to_owned()), (PLAN_VARIABLE.to_owned(), plan.to_string())]);
-    render_gate(gate, &extra)
+/// `environment` is what the plan says of this gate: the bundle's part and what only the node knows.
+pub(crate) fn render(gate: &Gate, environment: &BTreeMap<String, String>, bundle: &str, plan: &Digest) -> Vec<u8> {
+    let mut all = environment.clone();
+    all.insert(BUNDLE_VARIABLE.to_owned(), bundle.to_owned());
+    all.insert(PLAN_VARIABLE.to_owned(), plan.to_string());
+    render_gate(gate, &all)
 }
 
 pub fn observe(disk: &dyn Disk, path: &str) -> Result<GateState, DiskError> {

@@ -7,6 +7,7 @@ mod bundle_source;
 mod expected;
 mod facts;
 mod gate;
+mod gate_facts;
 mod kept;
 mod kubeconfig;
 mod network;
@@ -14,6 +15,7 @@ mod outlook;
 mod plan;
 mod refusals;
 mod session;
+mod snap;
 mod status;
 mod steps;
 mod store;
@@ -30,8 +32,8 @@ pub use outlook::Outlook;
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
 pub use session::{
-    Applied, DeliverBundle, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, apply_delivery,
-    load_events, prepare, preview,
+    Applied, DeliverBundle, GatherFacts, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply,
+    apply_delivery, apply_with, load_events, prepare, preview,
 };
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;

@@ -12,7 +12,9 @@ use render::bundle::{Bundle, File, Secrecy, Start};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
+use crate::gate_facts;
 use crate::refusals::{self, Refusal};
+use crate::snap::{PlannedSnap, planned_snap};
 
 /// Work on local files: anything near this is a dying disk.
 const FILES_DEADLINE: Duration = Duration::from_secs(120);
@@ -88,6 +90,24 @@ pub enum Action {
     VerifyFiles {
         files: Vec<PlannedFile>,
     },
+    /// Commands that people type start applications of snaps; alias to `SNAP.APP`.
+    AliasSnapApps {
+        aliases: BTreeMap<String, String>,
+    },
+    StopSnap {
+        snap: String,
+    },
+    ResetUnit {
+        unit: String,
+    },
+    SetSnap {
+        snap: String,
+        settings: BTreeMap<String, String>,
+    },
+    /// Started by snapd, and waited for.
+    StartSnap {
+        snap: String,
+    },
     OpenGate {
         path: String,
         environment: BTreeMap<String, String>,
@@ -121,7 +141,10 @@ pub(crate) const AFTER_KUBELET: &str = "after-kubelet";
 
 /// Everything that `apply` will do on this machine.
 pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, PlanError> {
-    let mut steps = Sequence { bundle, steps: Vec::new() };
+    let gate = gate_facts::resolve(bundle, facts).environment;
+    // What cannot be planned is refused by the first step.
+    let snap = planned_snap(bundle, &gate).ok().flatten();
+    let mut steps = Sequence { bundle, gate, snap, steps: Vec::new() };
     steps.prepare(facts);
     steps.write_files();
     let before_gate = steps.start_units();
@@ -142,6 +165,7 @@ fn inputs(bundle: &Bundle, facts: &Facts) -> BTreeMap<String, String> {
         ("instanceId", facts.instance_id.value.clone()),
     ]
     .into_iter()
+    .chain(gate_facts::named(bundle, facts).map(|(name, value)| (name, value.to_owned())))
     .map(|(name, value)| (name.to_owned(), value))
     .collect()
 }
@@ -162,6 +186,8 @@ fn units_with(bundle: &Bundle, start: Start) -> Vec<String> {
 /// Reads as a table of contents.
 struct Sequence<'a> {
     bundle: &'a Bundle,
+    gate: BTreeMap<String, String>,
+    snap: Option<PlannedSnap>,
     steps: Vec<Step<Action>>,
 }
 
@@ -240,18 +266,44 @@ impl Sequence<'_> {
         // Before these hooks have run, not even an attempt of a start is wanted.
         let armed_after = if hooks.is_empty() { vec!["reload-units".to_owned()] } else { hooks.clone() };
         way.advance(hooks);
-        for unit in units_with(self.bundle, Start::AfterGate) {
+        let configured = self.configure_snap(&armed_after);
+        way.all.extend(configured);
+        for unit in self.armed_units() {
             way.all.push(self.add_unit("arm", &unit, &armed_after, Action::ArmUnit { unit: unit.clone() }));
         }
         way.all
     }
 
+    /// In eksctl's order. Whatever starts the kubelet in between, its gate is shut. Its unit is not armed: a unit of the
+    /// bundle watches the gate, and snapd could not wait for a start that waits for this very run.
+    fn configure_snap(&mut self, needs: &[String]) -> Vec<String> {
+        let Some(PlannedSnap { snap, aliases, settings }) = self.snap.clone() else { return Vec::new() };
+        let [stop, set] = ["stop", "configure"].map(|verb| format!("{verb}-snap-{snap}"));
+        self.add("alias-snap-apps", needs, SERVICE_DEADLINE, Action::AliasSnapApps { aliases });
+        self.add(&stop, &["alias-snap-apps"], SERVICE_DEADLINE, Action::StopSnap { snap: snap.clone() });
+        let reset = Action::ResetUnit { unit: self.bundle.join.kubelet_unit.clone() };
+        self.add("reset-kubelet", &[&stop], RELOAD_DEADLINE, reset);
+        self.add(&set, &["reset-kubelet"], SERVICE_DEADLINE, Action::SetSnap { snap, settings });
+        vec![set]
+    }
+
+    /// Those that start after the gate, by systemd's own doing.
+    fn armed_units(&self) -> Vec<String> {
+        let mut units = units_with(self.bundle, Start::AfterGate);
+        units.retain(|unit| !self.snap.as_ref().is_some_and(|snap| snap.owns(unit)));
+        units
+    }
+
     fn open_gate(&mut self, before_gate: &[String]) {
-        let gate = &self.bundle.gate;
-        let open = Action::OpenGate { path: gate.path.clone(), environment: gate.environment.clone() };
+        let open = Action::OpenGate { path: self.bundle.gate.path.clone(), environment: self.gate.clone() };
         self.add_barrier("open-gate", before_gate, FILES_DEADLINE, open);
         let mut released = Vec::new();
-        for unit in units_with(self.bundle, Start::AfterGate) {
+        if let Some(snap) = self.snap.as_ref().map(|planned| planned.snap.clone()) {
+            let id = format!("start-snap-{snap}");
+            self.add(&id, &["open-gate"], SERVICE_DEADLINE, Action::StartSnap { snap });
+            released.push(id);
+        }
+        for unit in self.armed_units() {
             let release = Action::ReleaseUnit { unit: unit.clone() };
             released.push(self.add_unit("release", &unit, &["open-gate"], release));
         }

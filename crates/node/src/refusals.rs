@@ -6,6 +6,14 @@ use render::bundle::Bundle;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Os};
+use crate::gate_facts;
+use crate::plan::unit_text;
+use crate::snap::planned_snap;
+
+const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
+/// What a bundle of the layout tectonic wants to call nodestrap by.
+const OLD_NAME: &str = "tectonic-torcx-bootstrap";
+const LAYOUTS: [&str; 3] = ["nodestrap", "eksctl", "tectonic"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -16,9 +24,13 @@ pub struct Refusal {
 
 /// All of them at once.
 pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
-    [layout(bundle), runtime(bundle), gate(bundle), slots(bundle), os(bundle, &facts.os.value)]
+    let gate = gate_facts::resolve(bundle, facts);
+    // With a variable missing, what is made of it would only be missing too.
+    let snap = if gate.refusals.is_empty() { planned_snap(bundle, &gate.environment).err() } else { None };
+    [layout(bundle), runtime(bundle), old_name(bundle), slots(bundle), os(bundle, &facts.os.value), snap]
         .into_iter()
         .flatten()
+        .chain(gate.refusals)
         .collect()
 }
 
@@ -38,9 +50,9 @@ pub(crate) fn remarks(bundle: &Bundle, facts: &Facts) -> Vec<String> {
 
 fn layout(bundle: &Bundle) -> Option<Refusal> {
     let layout = &bundle.kind.layout;
-    (layout != "nodestrap").then(|| Refusal {
-        reason: format!("this version of nodestrap cannot apply the layout {layout:?} on a node yet"),
-        advice: "use layout: nodestrap, or render the folder and bring it to the node by its own means".to_owned(),
+    (!LAYOUTS.contains(&layout.as_str())).then(|| Refusal {
+        reason: format!("this version of nodestrap does not know the layout {layout:?}"),
+        advice: format!("use one of {}", LAYOUTS.join(", ")),
     })
 }
 
@@ -52,11 +64,11 @@ fn runtime(bundle: &Bundle) -> Option<Refusal> {
     })
 }
 
-fn gate(bundle: &Bundle) -> Option<Refusal> {
-    let facts = &bundle.gate.facts;
-    (!facts.is_empty()).then(|| Refusal {
-        reason: format!("this version of nodestrap cannot find out {} on a node yet", facts.join(", ")),
-        advice: "use layout: nodestrap, which needs none of them".to_owned(),
+/// A node whose bootstrap unit cannot run would never mend a damaged gate.
+fn old_name(bundle: &Bundle) -> Option<Refusal> {
+    unit_text(bundle, BOOTSTRAP_UNIT).is_some_and(|text| text.contains(OLD_NAME)).then(|| Refusal {
+        reason: format!("the bundle's {BOOTSTRAP_UNIT} calls nodestrap {OLD_NAME}, a name it does not answer to yet"),
+        advice: "use layout: nodestrap".to_owned(),
     })
 }
 

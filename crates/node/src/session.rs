@@ -11,6 +11,7 @@ use engine::{
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
 use host::machine::{Machine, MachineError};
+use host::snaps::Snaps;
 use host::units::Units;
 use render::bundle::Bundle;
 
@@ -30,6 +31,7 @@ pub const LOCK_PATH: &str = "/run/nodestrap/lock";
 pub struct NodeHost {
     pub disk: Arc<dyn Disk>,
     pub units: Arc<dyn Units>,
+    pub snaps: Arc<dyn Snaps>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
 }
@@ -110,6 +112,7 @@ fn executor<'a>(host: &'a NodeHost, bundle: &'a Bundle, plan: &Plan<Action>, clo
     NodeExecutor {
         disk: host.disk.as_ref(),
         units: host.units.as_ref(),
+        snaps: host.snaps.as_ref(),
         bundle,
         plan: plan.digest(),
         ownership: host.ownership,
@@ -133,6 +136,9 @@ pub struct Surroundings<'a> {
 /// Finds the bundle; what it is told with is for those who watch.
 pub type DeliverBundle<'a> = &'a dyn Fn(&dyn Fn(&str)) -> Result<Delivered, BundleSourceError>;
 
+/// Asks for the facts, once the node is locked.
+pub type GatherFacts<'a> = &'a dyn Fn() -> Result<Facts, FactsError>;
+
 /// How a run went, and for which bundle, if one came.
 pub struct Applied {
     pub report: Report,
@@ -141,7 +147,17 @@ pub struct Applied {
 
 /// Converges the node to the bundle and opens the gate. What was fetched for it is kept from before the first change.
 pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
-    apply_delivery(host, &|_| Ok(delivered.clone()), None, surroundings).map(|applied| applied.report)
+    apply_with(host, delivered, surroundings, &|| gather_facts(&host.disk, &host.machine))
+}
+
+/// The same, with facts from somewhere else; they are asked for once the node is locked.
+pub fn apply_with(
+    host: &NodeHost,
+    delivered: &Delivered,
+    surroundings: &Surroundings<'_>,
+    gather: GatherFacts<'_>,
+) -> Result<Report, SessionError> {
+    converge(host, &|_| Ok(delivered.clone()), None, surroundings, gather).map(|applied| applied.report)
 }
 
 /// The same from the very beginning: a bundle that does not come is a run that failed, and is told of like any other.
@@ -151,6 +167,16 @@ pub fn apply_delivery(
     deliver: DeliverBundle<'_>,
     expected: Option<&ExpectedPlan>,
     surroundings: &Surroundings<'_>,
+) -> Result<Applied, SessionError> {
+    converge(host, deliver, expected, surroundings, &|| gather_facts(&host.disk, &host.machine))
+}
+
+fn converge(
+    host: &NodeHost,
+    deliver: DeliverBundle<'_>,
+    expected: Option<&ExpectedPlan>,
+    surroundings: &Surroundings<'_>,
+    gather: GatherFacts<'_>,
 ) -> Result<Applied, SessionError> {
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
@@ -166,8 +192,12 @@ pub fn apply_delivery(
             return Ok(Applied { report: opening.give_up(LOAD_BUNDLE, error), bundle: None });
         }
     };
-    let prepared =
-        opening.phase(GATHER_FACTS, || keep(host, &delivered).and_then(|()| prepare(host, &delivered.bundle)));
+    let prepared = opening.phase(GATHER_FACTS, || {
+        keep(host, &delivered)?;
+        let facts = gather()?;
+        let plan = plan_first_boot(&delivered.bundle, &facts)?;
+        Ok::<_, SessionError>((facts, plan))
+    });
     let Delivered { bundle, .. } = delivered;
     let (facts, plan) = match prepared {
         Ok(prepared) => prepared,

@@ -9,7 +9,7 @@ use host::disk::{Disk, DiskError};
 use host::units::{UnitName, UnitState, Units};
 use render::Stub;
 use render::bundle::Bundle;
-use render::gate::GATE_PATH;
+use render::gate::{EKSCTL_GATE_PATH, GATE_PATH};
 use serde::Serialize;
 
 use crate::bundle_source::{BundleSourceError, Delivered};
@@ -196,7 +196,7 @@ fn is_done(outcome: &StepOutcome) -> bool {
 
 /// A stub says what the node shall be; only its bundle could say how far it is.
 fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result<Status, DiskError> {
-    let gate = gate::observe(disk, GATE_PATH)?;
+    let gate = observe_any_gate(disk)?;
     let missing = BundleSourceError::NotFetched { stub: Box::new(stub.clone()) };
     let before = match gate {
         GateState::Open { .. } => "complete as an earlier bundle wanted it; ",
@@ -218,6 +218,14 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
         kubelet: None,
         last_run,
     })
+}
+
+/// Which layout the node has, only its bundle could say.
+fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> {
+    match gate::observe(disk, GATE_PATH)? {
+        GateState::Absent => gate::observe(disk, EKSCTL_GATE_PATH),
+        found => Ok(found),
+    }
 }
 
 fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status {

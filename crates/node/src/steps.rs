@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, StepContext, StepError};
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, Difference, FileWrite, Staged};
+use host::snaps::Snaps;
 use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
 use render::bundle::Bundle;
 
@@ -24,6 +25,7 @@ const FOLDER_MODE: u32 = 0o755;
 pub(crate) struct NodeExecutor<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) units: &'a dyn Units,
+    pub(crate) snaps: &'a dyn Snaps,
     pub(crate) bundle: &'a Bundle,
     pub(crate) plan: Digest,
     pub(crate) ownership: Ownership,
@@ -81,6 +83,11 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::EnableUnits { units } => self.check_enabled(units),
             Action::StartUnit { unit } | Action::ReleaseUnit { unit } => self.check_running(unit, history),
             Action::ArmUnit { unit } => self.check_armed(unit),
+            Action::AliasSnapApps { aliases } => self.check_aliases(aliases),
+            Action::StopSnap { snap } => self.check_snap_stopped(snap, history),
+            Action::ResetUnit { unit } => self.check_reset(unit),
+            Action::SetSnap { snap, settings } => self.check_snap_settings(snap, settings),
+            Action::StartSnap { snap } => self.check_snap_started(snap, history),
             Action::OpenGate { path, .. } => self.check_gate_open(path),
         }
     }
@@ -124,7 +131,16 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::ReleaseUnit { unit } => {
                 self.units.queue_restart(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
             }
-            Action::OpenGate { path, .. } => self.open_gate(path).map_err(|error| file_error(&error)),
+            Action::AliasSnapApps { aliases } => self.add_aliases(aliases, context),
+            Action::StopSnap { snap } => self.stop_snap(snap, context),
+            Action::ResetUnit { unit } => {
+                self.units.reset_failed(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
+            }
+            Action::SetSnap { snap, settings } => self.set_snap(snap, settings, context),
+            Action::StartSnap { snap } => self.start_snap(snap, context),
+            Action::OpenGate { path, environment } => {
+                self.open_gate(path, environment).map_err(|error| file_error(&error))
+            }
         }
     }
 }
@@ -272,13 +288,13 @@ impl NodeExecutor<'_> {
 
     /// What an earlier run wrote can be seen, but need not be durable if that run was cut off before its sync; nor are
     /// the links by which systemd enables units. So everything the gate vouches for is synced first.
-    fn open_gate(&self, path: &str) -> Result<(), files::FileError> {
+    fn open_gate(&self, path: &str, environment: &BTreeMap<String, String>) -> Result<(), files::FileError> {
         // One file of each folder stands for all: they lie on the same file system.
         let by_folder: BTreeMap<_, _> =
             self.bundle.files.iter().map(|file| Path::new(&file.path)).map(|path| (path.parent(), path)).collect();
         let vouched: Vec<&Path> = by_folder.into_values().chain([UNIT_FOLDER.as_ref()]).collect();
         files::sync_all(self.disk, &vouched)?;
-        let bytes = gate::render(&self.bundle.gate, &self.bundle.digest(), &self.plan);
+        let bytes = gate::render(&self.bundle.gate, environment, &self.bundle.digest(), &self.plan);
         files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())
     }
 
@@ -438,7 +454,7 @@ fn file_error(error: &files::FileError) -> StepError {
     }
 }
 
-fn unit_error(error: &UnitError) -> StepError {
+pub(crate) fn unit_error(error: &UnitError) -> StepError {
     let (class, advice) = match error {
         UnitError::Bus { .. } => {
             (ErrorClass::Transient, "is this a machine with systemd and dbus? (--root for a folder)")

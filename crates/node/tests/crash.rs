@@ -19,7 +19,7 @@ use node::{Delivered, SessionError};
 use render::Stub;
 use render::bundle::{BUNDLE_PATH, Bundle};
 
-use support::{FakeNode, GATE, bundle, expect_converged, rich_bundle};
+use support::{FakeNode, GATE, al2_bundle, bundle, expect_converged, rich_bundle, ubuntu_bundle};
 
 /// A clean run: the tree to end in, and how many effects there are to interrupt.
 fn reference(bundle: &Bundle) -> (String, u64) {
@@ -47,8 +47,10 @@ fn crash_and_resume(bundle: &Bundle, tree: &str, at: u64, crash: Crash, moment: 
         assert!(wreck.gate_is_open(), "{case}: the run said done, but the gate did not survive");
     }
     if crash == Crash::ProcessKill && wreck.gate_is_open() {
-        let kubelet = UnitName("kubelet.service".to_owned());
-        assert!(wreck.units.jobs().contains(&kubelet), "{case}: the gate is open, but nobody will start the kubelet");
+        let kubelet = UnitName(bundle.join.kubelet_unit.clone());
+        let watch = wreck.units.state(&UnitName("nodestrap-kubelet-gate.path".to_owned())).expect("known").active;
+        let will_start = wreck.units.jobs().contains(&kubelet) || watch == ActiveState::Active;
+        assert!(will_start, "{case}: the gate is open, but nobody will start the kubelet");
     }
     let report = wreck.apply(bundle, seed / 2).unwrap_or_else(|error| panic!("{case}: {error}"));
     expect_converged(&report, &case);
@@ -77,6 +79,18 @@ fn ends_in_the_same_tree_after_a_crash_at_every_effect() {
 #[test]
 fn a_required_hook_has_run_before_the_gate_is_open_whatever_crashes() {
     crash_at_every_effect(&rich_bundle(), 1);
+}
+
+#[test]
+fn eksctls_node_of_amazon_linux_ends_in_the_same_tree_whatever_crashes() {
+    crash_at_every_effect(&al2_bundle(), 1);
+    crash_again_and_again(&al2_bundle(), 60);
+}
+
+#[test]
+fn eksctls_node_of_ubuntu_ends_in_the_same_tree_whatever_crashes() {
+    crash_at_every_effect(&ubuntu_bundle(), 1);
+    crash_again_and_again(&ubuntu_bundle(), 60);
 }
 
 fn crash_at_every_effect(bundle: &Bundle, seeds: u64) {

@@ -233,16 +233,16 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
     assert_refused(&installed, DEBIAN, &["from \"tree\" yet", "source: preinstalled"]);
     let mut unfilled = bundle();
     unfilled.gate.facts = vec!["NODE_IP".to_owned(), "MAX_PODS".to_owned()];
-    assert_refused(&unfilled, DEBIAN, &["NODE_IP, MAX_PODS", "layout: nodestrap"]);
+    assert_refused(&unfilled, DEBIAN, &["needs NODE_IP", "needs INSTANCE_TYPE", "layout: nodestrap"]);
     let mut other_layout = bundle();
-    other_layout.kind.layout = "tectonic".to_owned();
-    assert_refused(&other_layout, DEBIAN, &["layout \"tectonic\""]);
+    other_layout.kind.layout = "elsewhere".to_owned();
+    assert_refused(&other_layout, DEBIAN, &["layout \"elsewhere\"", "eksctl"]);
     let mut stray = rich_bundle();
     stray.hooks[0].slot = "sometime".to_owned();
     assert_refused(&stray, DEBIAN, &["sometime", "before-kubelet"]);
     let mut both = installed;
-    both.kind.layout = "eksctl".to_owned();
-    assert_refused(&both, DEBIAN, &["\"eksctl\"", "\"tree\""]);
+    both.kind.layout = "elsewhere".to_owned();
+    assert_refused(&both, DEBIAN, &["\"elsewhere\"", "\"tree\""]);
 }
 
 #[test]

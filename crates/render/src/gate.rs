@@ -11,6 +11,9 @@ use crate::bundle::{Gate, sha256_hex};
 /// Where the gate of a node lies; the kubelet's unit reads it, and the bootstrap unit is skipped once it is there.
 pub const GATE_PATH: &str = "/etc/kubernetes/kubelet.env";
 
+/// The gate of the layout eksctl.
+pub const EKSCTL_GATE_PATH: &str = "/etc/eksctl/kubelet.local.env";
+
 /// The variable of the last line; it seals what stands before it and is no part of the environment proper.
 pub const SEAL: &str = "NODESTRAP_GATE";
 
@@ -84,20 +87,26 @@ pub fn check_gate(bytes: &[u8]) -> Result<BTreeMap<String, String>, GateDamage> 
     if seal != format!("{SEAL_PREFIX}{}\n", sha256_hex(body)).as_bytes() {
         return Err(GateDamage::WrongSeal);
     }
-    let body = std::str::from_utf8(body).map_err(|_| GateDamage::Syntax { line: 1, problem: "is not UTF-8" })?;
+    parse_environment(body).map_err(|(line, problem)| GateDamage::Syntax { line, problem })
+}
+
+/// The variables of an environment file that this crate wrote: a gate without its seal, or one of those that a layout
+/// has beside it. The error is a line, counted from one, and what is wrong with it.
+pub fn parse_environment(bytes: &[u8]) -> Result<BTreeMap<String, String>, (usize, &'static str)> {
+    let text = std::str::from_utf8(bytes).map_err(|_| (1, "is not UTF-8"))?;
     let mut environment = BTreeMap::new();
-    for (index, line) in body.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         if line.starts_with('#') {
             continue;
         }
-        let damage = |problem| GateDamage::Syntax { line: index + 1, problem };
-        let (name, value) = line.split_once('=').ok_or_else(|| damage("has no '='"))?;
+        let wrong = |problem| (index + 1, problem);
+        let (name, value) = line.split_once('=').ok_or_else(|| wrong("has no '='"))?;
         if !is_variable_name(name) {
-            return Err(damage("has no name of a variable before the '='"));
+            return Err(wrong("has no name of a variable before the '='"));
         }
-        let value = unquote(value).ok_or_else(|| damage("has a value that is not properly quoted"))?;
+        let value = unquote(value).ok_or_else(|| wrong("has a value that is not properly quoted"))?;
         if environment.insert(name.to_owned(), value).is_some() {
-            return Err(damage("sets a variable for the second time"));
+            return Err(wrong("sets a variable for the second time"));
         }
     }
     Ok(environment)

@@ -84,6 +84,13 @@ impl FakeUnits {
         self.with(|state| state.runs.get(unit).copied().unwrap_or(0))
     }
 
+    /// A start by another program than the one under test: no operation of its own.
+    pub(super) fn start_by_others(&self, unit: &UnitName) {
+        let found = find(&self.disk.uncounted(), "start", unit);
+        // What cannot be started stays as it is.
+        let _ = found.and_then(|found| self.with(|state| start(state, unit, &found)));
+    }
+
     /// The crash point first; then the change, unseen by it; then death, if that was the order.
     fn change<T>(
         &self,
@@ -218,6 +225,17 @@ impl Units for FakeUnits {
     fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError> {
         let operation = "queued restart";
         self.change(operation, &unit.0, |disk, state| start(state, unit, &find(disk, operation, unit)?).map(drop))
+    }
+
+    fn reset_failed(&self, unit: &UnitName) -> Result<(), UnitError> {
+        self.change("reset", &unit.0, |disk, state| {
+            let found = find(disk, "reset", unit)?;
+            let loaded = load(state, unit, &found);
+            if loaded.active == ActiveState::Failed {
+                (loaded.active, loaded.result) = (ActiveState::Inactive, "success".to_owned());
+            }
+            Ok(())
+        })
     }
 
     fn describe(&self) -> &'static str {

@@ -230,6 +230,15 @@ impl Units for SystemdUnits {
         })
     }
 
+    fn reset_failed(&self, unit: &UnitName) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        self.ask("reset", &unit.0, CALL_DEADLINE, |bus, manager| async move {
+            require_loaded(&bus, &manager, &name).await?;
+            manager.reset_failed_unit(&name).await?;
+            Ok(())
+        })
+    }
+
     fn describe(&self) -> &'static str {
         "systemd on the system bus"
     }

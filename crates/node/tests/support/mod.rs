@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
 use host::disk::Disk;
-use host::fake::{Crash, FakeClock, FakeDisk, FakeUnits};
+use host::fake::{Crash, FakeClock, FakeDisk, FakeSnaps, FakeUnits};
 use host::machine::LinuxMachine;
-use host::units::UnitName;
-use node::{Delivered, GateState, NodeHost, Ownership, SessionError, Surroundings};
+use host::snaps::Snaps as _;
+use host::units::{ActiveState, UnitName};
+use node::{Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, SessionError, Surroundings};
 use render::bundle::{BUNDLE_PATH, Bundle};
 use spec::Source;
 
@@ -53,6 +54,26 @@ pub(crate) fn hook_unit(name: &str) -> UnitName {
     UnitName(format!("nodestrap-hook-{name}.service"))
 }
 
+/// What eksctl's bootstrap starts by a unit of the image.
+pub(crate) fn al2_bundle() -> Bundle {
+    golden_bundle("eksctl-al2")
+}
+
+/// What it starts by snapd.
+pub(crate) fn ubuntu_bundle() -> Bundle {
+    golden_bundle("eksctl-ubuntu")
+}
+
+/// Of a case of the goldens of `render`.
+pub(crate) fn golden_bundle(case: &str) -> Bundle {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../render/tests/golden").join(case).join("bundle.json");
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    match render::Payload::parse(&bytes).expect("a good bundle") {
+        render::Payload::Bundle(bundle) => *bundle,
+        render::Payload::Stub(_) => panic!("{case} is a stub"),
+    }
+}
+
 /// The example, with more lines for the specs of its cluster and its group.
 pub(crate) fn render(cluster: &str, group: &str) -> Bundle {
     let (head, tail) = SPEC.split_once("---\n").expect("two documents");
@@ -75,6 +96,11 @@ pub(crate) fn render(cluster: &str, group: &str) -> Bundle {
 pub(crate) struct FakeNode {
     pub(crate) disk: FakeDisk,
     pub(crate) units: FakeUnits,
+    pub(crate) snaps: FakeSnaps,
+    /// Where the bundle wants its gate.
+    pub(crate) gate: String,
+    /// What a metadata service would say; empty where there is none.
+    pub(crate) instance_type: String,
 }
 
 pub(crate) struct TestClock(FakeClock);
@@ -102,7 +128,12 @@ impl FakeNode {
         let put = |path: &str, mode: u32, content: &[u8]| {
             host::files::write_durable(&image, Path::new(path), mode, content, None).expect("the image is made");
         };
-        put("/etc/os-release", 0o644, b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n");
+        let os_release: &[u8] = match bundle.kind.os.as_str() {
+            "al2" => b"ID=amzn\nVERSION_ID=2\nPRETTY_NAME=\"Amazon Linux 2\"\n",
+            "ubuntu" => b"ID=ubuntu\nVERSION_ID=24.04\nPRETTY_NAME=Ubuntu\n",
+            _ => b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n",
+        };
+        put("/etc/os-release", 0o644, os_release);
         put("/etc/hostname", 0o644, b"n1\n");
         put("/etc/machine-id", 0o444, b"0123456789abcdef0123456789abcdef\n");
         put(
@@ -110,12 +141,25 @@ impl FakeNode {
             0o644,
             b"[Service]\nExecStart=/usr/bin/containerd\n[Install]\nWantedBy=multi-user.target\n",
         );
+        let kubelet = &bundle.join.kubelet_unit;
+        let path = format!("/etc/systemd/system/{kubelet}");
+        if !bundle.files.iter().any(|file| file.path == path) {
+            put(&path, 0o644, b"[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n");
+        }
         for program in &bundle.required_programs {
             put(program, 0o755, b"");
         }
         put(BUNDLE_PATH, 0o600, bundle.to_json().as_bytes());
         let units = FakeUnits::new(&disk);
-        Self { disk, units }
+        let snaps = FakeSnaps::new(&disk, &units);
+        if kubelet.starts_with("snap.") {
+            snaps.install("kubelet-eks", &["daemon"]);
+            snaps.install("kubectl-eks", &[]);
+            // Without settings it cannot run.
+            units.set_active(&UnitName(kubelet.clone()), ActiveState::Failed);
+        }
+        let instance_type = if bundle.kind.layout == "eksctl" { "m5.large" } else { "" }.to_owned();
+        Self { disk, units, snaps, gate: bundle.gate.path.clone(), instance_type }
     }
 
     pub(crate) fn host(&self) -> NodeHost {
@@ -123,6 +167,7 @@ impl FakeNode {
         NodeHost {
             disk: Arc::clone(&disk),
             units: Arc::new(self.units.clone()),
+            snaps: Arc::new(self.snaps.clone()),
             machine: Arc::new(LinuxMachine::new(disk, Path::new("/fake"))),
             ownership: Ownership::Root,
         }
@@ -141,13 +186,27 @@ impl FakeNode {
             sink: &|_| {},
             on_recovery: &|_| {},
         };
-        node::apply(&self.host(), delivered, &surroundings)
+        node::apply_with(&self.host(), delivered, &surroundings, &|| self.facts())
+    }
+
+    /// What the disk says, and the metadata service.
+    pub(crate) fn facts(&self) -> Result<Facts, FactsError> {
+        let host = self.host();
+        let mut facts = node::gather_facts(&host.disk, &host.machine)?;
+        if !self.instance_type.is_empty() {
+            let said = |value: &str| Fact { value: value.to_owned(), source: "a metadata service".to_owned() };
+            facts.instance_id = said("i-0123456789abcdef0");
+            facts.instance_type = said(&self.instance_type);
+            facts.local_ipv4 = said("10.0.0.7");
+        }
+        Ok(facts)
     }
 
     pub(crate) fn after(&self, crash: Crash, seed: u64) -> Self {
         let disk = self.disk.after_crash(crash, seed);
         let units = self.units.after_crash(crash, &disk);
-        Self { disk, units }
+        let snaps = self.snaps.after_crash(&disk, &units);
+        Self { disk, units, snaps, ..self.clone() }
     }
 
     pub(crate) fn tree(&self) -> String {
@@ -155,12 +214,12 @@ impl FakeNode {
     }
 
     pub(crate) fn gate_is_open(&self) -> bool {
-        matches!(node::observe_gate(&self.disk, GATE).expect("the gate can be read"), GateState::Open { .. })
+        matches!(node::observe_gate(&self.disk, &self.gate).expect("the gate can be read"), GateState::Open { .. })
     }
 
     /// "The gate is there" must mean: every byte of the bundle is there.
     pub(crate) fn assert_gate_tells_the_truth(&self, bundle: &Bundle, case: &str) {
-        let gate = node::observe_gate(&self.disk, GATE).expect("the gate can be read");
+        let gate = node::observe_gate(&self.disk, &self.gate).expect("the gate can be read");
         assert!(!matches!(gate, GateState::Damaged { .. }), "{case}: the gate itself is torn: {gate:?}");
         if !self.gate_is_open() {
             return;
@@ -176,6 +235,11 @@ impl FakeNode {
         for hook in bundle.hooks.iter().filter(|hook| hook.required && hook.slot != "after-kubelet") {
             let runs = self.units.runs(&UnitName(hook.unit.clone()));
             assert!(runs > 0, "{case}: the gate is open, but hook {} has not run", hook.name);
+        }
+        if bundle.join.kubelet_unit.starts_with("snap.") {
+            let settings = self.snaps.settings("kubelet-eks").expect("snapd answers");
+            assert_eq!(settings.get("node-ip").map(String::as_str), Some("10.0.0.7"), "{case}: settings are missing");
+            assert_eq!(self.snaps.aliases().expect("snapd answers").len(), 2, "{case}: aliases are missing");
         }
     }
 }

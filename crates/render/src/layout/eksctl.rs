@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use spec::{
     CompleteContainerRuntime, CompleteGroup, CompleteNodeGroup, CompleteSpec, ConfigNode, KubeVersion, MaxPods, Origin,
     Os, Runtime, max_pods_map,
@@ -17,20 +18,21 @@ use super::{
 };
 use crate::bundle::{Bundle, File, Gate, Part, Start, Unit};
 use crate::error::RenderError;
+use crate::gate::EKSCTL_GATE_PATH as GATE_PATH;
 use crate::json::pretty;
 use crate::kubelet::{self, BOOTSTRAP_UNIT, CONFIG_FLAG, KUBELET_UNIT, required_flag};
 use crate::runtime;
 use crate::shared::Shared;
-use crate::unit::{Section, UnitFile};
+use crate::unit::{Section, UnitFile, arguments as literal};
 
 /// Misspelt, but this is its name: whoever looks for eksctl's drop-in looks here.
 const DROP_IN: &str = "kubelet.service.d/10-eksclt.al2.conf";
-const METADATA_PATH: &str = "/etc/eksctl/metadata.env";
-const KUBELET_ENV_PATH: &str = "/etc/eksctl/kubelet.env";
-const GATE_PATH: &str = "/etc/eksctl/kubelet.local.env";
+pub const METADATA_PATH: &str = "/etc/eksctl/metadata.env";
+pub const KUBELET_ENV_PATH: &str = "/etc/eksctl/kubelet.env";
 const AUTHORITY_PATH: &str = "/etc/eksctl/ca.crt";
-const MAX_PODS_MAP_PATH: &str = "/etc/eksctl/max_pods.map";
-const SNAP_PATH: &str = "/etc/eksctl/snap.json";
+pub const MAX_PODS_MAP_PATH: &str = "/etc/eksctl/max_pods.map";
+/// What a node of Ubuntu asks of snapd: an [`EksctlSnap`].
+pub const SNAP_PATH: &str = "/etc/eksctl/snap.json";
 
 /// What the node finds out from its metadata service; `MAX_PODS` from the map, unless `kubelet.env` says it.
 const FACTS: [&str; 4] = ["INSTANCE_ID", "INSTANCE_TYPE", MAX_PODS, "NODE_IP"];
@@ -38,6 +40,8 @@ const MAX_PODS: &str = "MAX_PODS";
 
 const SNAP: &str = "kubelet-eks";
 const SNAP_UNIT: &str = "snap.kubelet-eks.daemon.service";
+/// Starts the snap's kubelet when the gate appears, even if whoever opened it died right after that.
+const GATE_WATCH_UNIT: &str = "nodestrap-kubelet-gate.path";
 
 /// The order of eksctl's drop-in; other flags follow by name.
 const ORDER: [&str; 13] = [
@@ -79,18 +83,23 @@ pub(crate) fn render<'s>(
     ];
     let flags = flags(group)?;
     let mut programs: Vec<String> = credential_program(spec).into_iter().collect();
-    let kubelet_unit = match group.os.value {
+    files.push(File::unit(&format!("{BOOTSTRAP_UNIT}.d/10-gate.conf"), bootstrap_condition()?));
+    let mut units = Vec::new();
+    let (kubelet_unit, guard) = match group.os.value {
         Os::Ubuntu => {
             files.push(File::public(SNAP_PATH, snap(&flags)));
-            SNAP_UNIT
+            files.push(File::unit(GATE_WATCH_UNIT, gate_watch()?));
+            units.push(Unit::new(GATE_WATCH_UNIT, Start::BeforeGate));
+            (SNAP_UNIT, Guard::SkipWithoutGate)
         }
         _ => {
             files.push(File::unit(DROP_IN, drop_in(group, &flags)?));
             programs.insert(0, group.kubelet.binary.value.to_string());
-            KUBELET_UNIT
+            (KUBELET_UNIT, Guard::FailWithoutGate)
         }
     };
-    let units = vec![Unit::new(kubelet_unit, Start::AfterGate)];
+    files.push(File::unit(&format!("{kubelet_unit}.d/20-nodestrap-gate.conf"), gate_check(group, guard)?));
+    units.push(Unit::new(kubelet_unit, Start::AfterGate));
     assemble(
         spec,
         node_group,
@@ -238,11 +247,55 @@ fn drop_in(group: &CompleteGroup, flags: &[(String, String)]) -> Result<Vec<u8>,
     .render()
 }
 
-/// What the node gives to `snap`, whose kubelet takes neither a drop-in nor environment files. The node fills in the
-/// variables when it knows them; that part of nodestrap is still to be written.
+/// The shipped bootstrap unit is skipped once the gate of the layout nodestrap is there; here it is another file.
+fn bootstrap_condition() -> Result<Vec<u8>, RenderError> {
+    UnitFile::new(vec![Section::new("Unit").text("ConditionPathExists", format!("!{GATE_PATH}"))]).render()
+}
+
+/// What a kubelet does that is started while the gate is shut.
+#[derive(Clone, Copy, PartialEq)]
+enum Guard {
+    /// It fails, for want of the environment file in eksctl's own drop-in, and is started again until it may.
+    FailWithoutGate,
+    /// It stays down, and that counts as success: settings of a snap are undone if a start that they cause fails.
+    SkipWithoutGate,
+}
+
+/// Apart from eksctl's drop-in, which stays as it is. A damaged gate is taken away and counts as absent; whoever starts
+/// the kubelet then starts the bootstrap too.
+fn gate_check(group: &CompleteGroup, guard: Guard) -> Result<Vec<u8>, RenderError> {
+    let mut unit = Section::new("Unit").words("Wants", &[BOOTSTRAP_UNIT]);
+    if guard == Guard::SkipWithoutGate {
+        unit = unit.text("ConditionPathExists", GATE_PATH);
+    }
+    let nodestrap = group.delivery.nodestrap.path.value.as_str();
+    let check = literal(["gate", "--path", GATE_PATH]);
+    UnitFile::new(vec![unit, Section::new("Service").command("ExecStartPre", nodestrap, check)]).render()
+}
+
+/// Not `PathExists`, which would start a kubelet anew that somebody stopped.
+fn gate_watch() -> Result<Vec<u8>, RenderError> {
+    UnitFile::new(vec![
+        Section::new("Unit").text("Description", "Start the kubelet when its gate opens"),
+        Section::new("Path").text("PathChanged", GATE_PATH).text("Unit", SNAP_UNIT),
+        Section::new("Install").text("WantedBy", "multi-user.target"),
+    ])
+    .render()
+}
+
+/// What the node asks of snapd, whose kubelet takes neither a drop-in with flags nor environment files.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EksctlSnap {
+    /// The command that people type, and the application of a snap that it shall start.
+    pub aliases: BTreeMap<String, String>,
+    /// Flags of the kubelet. `${NAME}` is a variable of the environment files or the gate, filled in on the node.
+    pub settings: BTreeMap<String, String>,
+    pub snap: String,
+}
+
 fn snap(flags: &[(String, String)]) -> String {
-    let settings: serde_json::Map<String, Value> =
-        flags.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    let settings: BTreeMap<&str, &str> = flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     pretty(&json!({
         "snap": SNAP,
         "aliases": { "kubelet": "kubelet-eks.kubelet", "kubectl": "kubectl-eks.kubectl" },

@@ -38,13 +38,31 @@ fn the_files_lie_where_the_seed_says() {
         "/etc/eksctl/kubelet.yaml",
         "/etc/eksctl/max_pods.map",
         "/etc/eksctl/metadata.env",
+        "/etc/systemd/system/k8s-node-bootstrap.service.d/10-gate.conf",
         DROP_IN,
+        "/etc/systemd/system/kubelet.service.d/20-nodestrap-gate.conf",
     ];
     assert_eq!(paths(&bundle), expected);
     assert_eq!(bundle.gate.path, "/etc/eksctl/kubelet.local.env");
     assert_eq!(bundle.gate.facts, ["INSTANCE_ID", "INSTANCE_TYPE", "MAX_PODS", "NODE_IP"]);
     assert_eq!(units(&bundle), [("containerd.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)]);
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
+}
+
+#[test]
+fn the_gate_of_the_layout_is_what_the_bootstrap_and_the_kubelet_look_at() {
+    for (case, kubelet, skipped) in
+        [("eksctl-al2", "kubelet.service", false), ("eksctl-ubuntu", "snap.kubelet-eks.daemon.service", true)]
+    {
+        let bundle = rendered(case);
+        let bootstrap = unit(&bundle, "k8s-node-bootstrap.service.d/10-gate.conf");
+        assert_eq!(directives(bootstrap), ["ConditionPathExists=!/etc/eksctl/kubelet.local.env"]);
+        let check = unit(&bundle, &format!("{kubelet}.d/20-nodestrap-gate.conf"));
+        let mut expected = vec!["Wants=k8s-node-bootstrap.service"];
+        expected.extend(skipped.then_some("ConditionPathExists=/etc/eksctl/kubelet.local.env"));
+        expected.push("ExecStartPre=/usr/bin/nodestrap gate --path /etc/eksctl/kubelet.local.env");
+        assert_eq!(directives(check), expected, "{case}");
+    }
 }
 
 #[test]
@@ -256,22 +274,44 @@ fn ubuntu_gets_settings_of_a_snap_instead_of_a_drop_in() {
     let bundle = rendered("eksctl-ubuntu");
     assert!(!paths(&bundle).contains(&DROP_IN));
     assert_eq!(bundle.join.kubelet_unit, "snap.kubelet-eks.daemon.service");
-    assert_eq!(bundle.units[1].name, "snap.kubelet-eks.daemon.service");
+    assert_eq!(
+        units(&bundle),
+        [
+            ("containerd.service", Start::BeforeGate),
+            ("nodestrap-kubelet-gate.path", Start::BeforeGate),
+            ("snap.kubelet-eks.daemon.service", Start::AfterGate),
+        ]
+    );
+    assert_eq!(
+        directives(unit(&bundle, "nodestrap-kubelet-gate.path"))[1..3],
+        ["PathChanged=/etc/eksctl/kubelet.local.env", "Unit=snap.kubelet-eks.daemon.service"]
+    );
     assert_eq!(bundle.required_programs, ["/usr/bin/containerd"]);
     assert!(paths(&bundle).contains(&"/etc/systemd/system/snap.kubelet-eks.daemon.service.d/10-proxy.conf"));
-    let snap: serde_json::Value = serde_json::from_str(text(&bundle, "/etc/eksctl/snap.json")).unwrap();
-    assert_eq!(snap["snap"], "kubelet-eks");
-    assert_eq!(snap["aliases"]["kubelet"], "kubelet-eks.kubelet");
-    assert_eq!(snap["aliases"]["kubectl"], "kubectl-eks.kubectl");
-    assert_eq!(snap["settings"]["max-pods"], "${MAX_PODS}");
-    assert_eq!(snap["settings"]["v"], "2");
+    let snap: crate::EksctlSnap = serde_json::from_str(text(&bundle, "/etc/eksctl/snap.json")).unwrap();
+    assert_eq!(snap.snap, "kubelet-eks");
+    assert_eq!(snap.aliases["kubelet"], "kubelet-eks.kubelet");
+    assert_eq!(snap.aliases["kubectl"], "kubectl-eks.kubectl");
+    assert_eq!(snap.settings["max-pods"], "${MAX_PODS}");
+    assert_eq!(snap.settings["v"], "2");
     // Each variable comes from one of the three files.
     let environment = [text(&bundle, "/etc/eksctl/kubelet.env"), text(&bundle, "/etc/eksctl/metadata.env")].concat();
-    for value in snap["settings"].as_object().unwrap().values() {
-        for variable in value.as_str().unwrap().split("${").skip(1).map(|rest| rest.split_once('}').unwrap().0) {
+    for value in snap.settings.values() {
+        for variable in value.split("${").skip(1).map(|rest| rest.split_once('}').unwrap().0) {
             let known =
                 environment.contains(&format!("{variable}=")) || bundle.gate.facts.iter().any(|f| f == variable);
             assert!(known, "{variable}");
         }
     }
+}
+
+#[test]
+fn a_snap_of_the_seeds_time_gets_the_seeds_settings() {
+    let mut spec = of_the_seeds_time();
+    spec.groups[0].spec.os.value = spec::Os::Ubuntu;
+    let bundle = render(&spec);
+    let snap: crate::EksctlSnap = serde_json::from_str(text(&bundle, "/etc/eksctl/snap.json")).unwrap();
+    let expected: BTreeMap<String, String> =
+        SEED_FLAGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    assert_eq!(snap.settings, expected);
 }
