@@ -19,6 +19,7 @@ mod clock;
 mod crash;
 mod disk;
 mod machine;
+mod promise;
 mod tree;
 mod units;
 
@@ -26,4 +27,5 @@ pub use clock::FakeClock;
 pub use crash::{Crash, CrashPoint, Fault, Moment, Repeat};
 pub use disk::{Entry, FakeDisk};
 pub use machine::FakeMachine;
+pub use promise::Promise;
 pub use units::FakeUnits;

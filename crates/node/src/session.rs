@@ -140,6 +140,7 @@ pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings
         boot_id: &facts.boot_id.value,
     };
     let report = run.run();
+    executor.discard_staged();
     if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
         // The node is complete: a copy that cannot be removed now is no failure, and the next run tries again.
         let _ = kept::forget_others(host.disk.as_ref(), bundle);
