@@ -249,15 +249,24 @@ pub fn remove_durable(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
     Ok(removed)
 }
 
-/// Removes temporary files that interrupted runs left in a folder, and says which.
-pub fn remove_leftovers(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let mut removed = Vec::new();
+/// Temporary files that interrupted runs left in a folder.
+pub fn leftovers(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut found = Vec::new();
     for name in disk.list(folder)? {
         let path = folder.join(&name);
         let is_ours = name.starts_with('.') && name.ends_with(LEFTOVER_SUFFIX);
-        if is_ours && disk.stat(&path)?.is_some_and(|stat| stat.kind == Kind::File) && disk.remove(&path)? {
-            removed.push(path);
+        if is_ours && disk.stat(&path)?.is_some_and(|stat| stat.kind == Kind::File) {
+            found.push(path);
         }
+    }
+    Ok(found)
+}
+
+/// Removes what [`leftovers`] finds, and says what that was.
+pub fn remove_leftovers(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let removed = leftovers(disk, folder)?;
+    for path in &removed {
+        disk.remove(path)?;
     }
     Ok(removed)
 }

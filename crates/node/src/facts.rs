@@ -159,14 +159,19 @@ fn ask<S, T, F>(fact: &'static str, source: &Arc<S>, read: F) -> Question<T>
 where
     S: ?Sized + Send + Sync + 'static,
     T: Send + 'static,
-    F: FnOnce(&Arc<S>) -> Answer<T> + Send + 'static,
+    F: Fn(&Arc<S>) -> Answer<T> + Copy + Send + 'static,
 {
     let (sender, answer) = mpsc::channel();
     let source = Arc::clone(source);
     // A thread that is stuck in a dead disk cannot be stopped, only left behind: the process ends soon after.
-    std::thread::spawn(move || {
-        let _ = sender.send(read(&source));
-    });
+    let answering = {
+        let (sender, source) = (sender.clone(), Arc::clone(&source));
+        std::thread::Builder::new().spawn(move || drop(sender.send(read(&source))))
+    };
+    if answering.is_err() {
+        // No thread to spare: slower, but asked all the same.
+        drop(sender.send(read(&source)));
+    }
     Question { fact, answer }
 }
 

@@ -218,6 +218,7 @@ fn converge(
         retry: RetryPolicy::default(),
         workers: surroundings.workers,
     });
+    executor.discard_staged();
     if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
         // The node is complete: a copy that cannot be removed now is no failure, and the next run tries again.
         let _ = kept::forget_others(host.disk.as_ref(), &bundle);

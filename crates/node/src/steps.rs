@@ -4,6 +4,7 @@
 //! journal, is what makes a rerun correct. Failures are sorted into what a retry may mend and what a person must.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +62,10 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::CheckPrograms { paths } => self.check_programs(paths),
             Action::MakeFolders { paths } => self.check_folders(paths),
             Action::StageFiles { files } => {
-                let condition = self.check_files(files)?;
+                let condition = match self.check_files(files)? {
+                    Condition::AlreadySo => self.check_strays(files)?,
+                    needed => needed,
+                };
                 self.files_are_as_planned.store(condition == Condition::AlreadySo, Ordering::Relaxed);
                 Ok(condition)
             }
@@ -88,7 +92,7 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::ResetUnit { unit } => self.check_reset(unit),
             Action::SetSnap { snap, settings } => self.check_snap_settings(snap, settings),
             Action::StartSnap { snap } => self.check_snap_started(snap, history),
-            Action::OpenGate { path, .. } => self.check_gate_open(path),
+            Action::OpenGate { path, .. } => self.check_gate_open(path, history),
         }
     }
 
@@ -208,7 +212,29 @@ impl NodeExecutor<'_> {
         })
     }
 
+    /// A run of another plan that was cut off may have left files that this plan has no name for.
+    fn check_strays(&self, planned: &[PlannedFile]) -> Result<Condition, StepError> {
+        for folder in folders(planned) {
+            if let Some(stray) = files::leftovers(self.disk, folder).map_err(|error| file_error(&error))?.first() {
+                return Ok(Condition::Needed(format!("{}: left over by an interrupted run", stray.display())));
+            }
+        }
+        Ok(Condition::AlreadySo)
+    }
+
     fn stage(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
+        let mut removed_any = false;
+        for folder in folders(planned) {
+            let removed = files::remove_leftovers(self.disk, folder).map_err(|error| file_error(&error))?;
+            if !removed.is_empty() {
+                self.disk.sync_folder(folder).map_err(|error| disk_error(&error))?;
+                removed_any = true;
+            }
+        }
+        // Leftovers may have been all that was wrong.
+        if removed_any && self.check_files(planned)? == Condition::AlreadySo {
+            return Ok(());
+        }
         let staged = files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?;
         *self.staged.lock().unwrap_or_else(PoisonError::into_inner) = Some(staged);
         Ok(())
@@ -226,6 +252,13 @@ impl NodeExecutor<'_> {
             None => files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?,
         };
         files::commit(self.disk, staged).map_err(|error| file_error(&error))
+    }
+
+    /// What a run staged that failed before its commit: secrets and space that nobody needs.
+    pub(crate) fn discard_staged(&self) {
+        if let Some(staged) = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            files::discard(self.disk, staged);
+        }
     }
 
     /// Few and small, so they are staged and switched in at once, and read back here.
@@ -278,10 +311,17 @@ impl NodeExecutor<'_> {
         })
     }
 
-    fn check_gate_open(&self, path: &str) -> Result<Condition, StepError> {
+    /// The journal knows of a gate only once it is durable. One that is seen without it may be the work of a run that
+    /// was killed before its last sync: a power cut could still take it away.
+    fn check_gate_open(&self, path: &str, history: &History) -> Result<Condition, StepError> {
         let leftover = files::has_leftover(self.disk, Path::new(path)).map_err(|error| file_error(&error))?;
         Ok(match self.gate(path)? {
-            GateState::Open { plan, .. } if plan == self.plan.to_string() && !leftover => Condition::AlreadySo,
+            GateState::Open { plan, .. } if plan == self.plan.to_string() && !leftover && history.done_before => {
+                Condition::AlreadySo
+            }
+            GateState::Open { plan, .. } if plan == self.plan.to_string() => {
+                Condition::Needed("it is there, but nothing says that it would survive a power cut".to_owned())
+            }
             _ => Condition::Needed("last, when everything else is in place".to_owned()),
         })
     }
@@ -351,6 +391,11 @@ impl NodeExecutor<'_> {
     fn state(&self, unit: &str) -> Result<host::units::UnitState, StepError> {
         self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))
     }
+}
+
+/// Where files lie, each once.
+fn folders(planned: &[PlannedFile]) -> BTreeSet<&Path> {
+    planned.iter().filter_map(|file| Path::new(&file.path).parent()).collect()
 }
 
 fn check_bundle(refusals: &[Refusal], remarks: &[String], history: &History) -> Result<Condition, StepError> {

@@ -45,8 +45,9 @@ impl LogStore for JournalFile<'_> {
         }
         self.disk.sync_file(Path::new(JOURNAL_PATH)).map_err(io_error)?;
         if !self.named {
-            for folder in [STATE_FOLDER, "/var/lib"] {
-                self.disk.sync_folder(Path::new(folder)).map_err(io_error)?;
+            // All of them: on an image with an empty /var, even the folders above were made by us.
+            for folder in Path::new(JOURNAL_PATH).ancestors().skip(1) {
+                self.disk.sync_folder(folder).map_err(io_error)?;
             }
             self.named = true;
         }

@@ -48,6 +48,8 @@ pub enum Repeat {
     Once,
     /// This operation and all later ones. A full disk still allows removals, and stays full: somebody else fills it.
     FromThenOn,
+    /// As `FromThenOn`, and nothing can be read any more either: the disk is gone.
+    ReadsToo,
 }
 
 /// Shared by all fakes of one machine.
@@ -108,7 +110,11 @@ impl CrashPoint {
 
     /// Reading is no operation, but the dead do not read.
     pub(crate) fn read(&self) -> io::Result<()> {
-        if self.crashed() { Err(crashed()) } else { Ok(()) }
+        self.with(|state| match state.fault {
+            _ if state.crashed => Err(crashed()),
+            Some((at, fault, Repeat::ReadsToo)) if state.done >= at => Err(fault.error()),
+            _ => Ok(()),
+        })
     }
 
     pub(crate) fn operation(&self, what: &str) -> io::Result<Verdict> {
@@ -148,7 +154,7 @@ impl CrashPoint {
 
 fn is_hit(what: &str, n: u64, at: u64, fault: Fault, repeat: Repeat) -> bool {
     let allowed = fault == Fault::DISK_FULL && what.starts_with("remove ");
-    n == at || (n > at && repeat == Repeat::FromThenOn && !allowed)
+    n == at || (n > at && repeat != Repeat::Once && !allowed)
 }
 
 pub(crate) fn crashed() -> io::Error {

@@ -114,6 +114,10 @@ impl FakeDisk {
         HEXLOWER.encode(&digest.finalize())
     }
 
+    pub(super) fn with_tree<T>(&self, look: impl FnOnce(&Tree) -> T) -> T {
+        look(&self.tree())
+    }
+
     fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,6 +157,16 @@ fn entry(tree: &Tree, ino: Ino) -> Entry {
     Entry { kind, mode: inode.mode, uid: inode.owner.0, gid: inode.owner.1, content }
 }
 
+fn stat(tree: &Tree, ino: Ino) -> Stat {
+    let inode = tree.inode(ino);
+    let (kind, size) = match &inode.node {
+        Node::File(file) => (Kind::File, file.now.len() as u64),
+        Node::Folder(_) => (Kind::Folder, 0),
+        Node::Link(target) => (Kind::Link { target: target.clone() }, 0),
+    };
+    Stat { kind, mode: inode.mode, uid: inode.owner.0, gid: inode.owner.1, size, device: inode.device }
+}
+
 fn or_none<T>(result: io::Result<Option<T>>) -> io::Result<Option<T>> {
     match result {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
@@ -177,10 +191,7 @@ impl Disk for FakeDisk {
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         self.look("look at", path, |tree| {
             let found = or_none(tree.place(path, false).map(|place| place.found))?;
-            Ok(found.map(|ino| {
-                let Entry { kind, mode, uid, gid, content } = entry(tree, ino);
-                Stat { kind, mode, uid, gid, size: content.len() as u64, device: tree.inode(ino).device }
-            }))
+            Ok(found.map(|ino| stat(tree, ino)))
         })
     }
 

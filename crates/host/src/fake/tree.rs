@@ -25,7 +25,7 @@ pub(super) struct Inode {
     pub(super) owner: (u32, u32),
     pub(super) device: u64,
     /// Owners since the last sync, oldest first.
-    past_owners: Vec<(u32, u32)>,
+    pub(super) past_owners: Vec<(u32, u32)>,
 }
 
 #[derive(Clone)]
@@ -39,14 +39,14 @@ pub(super) enum Node {
 pub(super) struct FileState {
     pub(super) now: Vec<u8>,
     /// Contents since the last sync, oldest first; empty: `now` is durable.
-    past: Vec<Vec<u8>>,
+    pub(super) past: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct FolderState {
     pub(super) now: BTreeMap<String, Ino>,
     /// What each changed name led to since the last sync, oldest first.
-    past: BTreeMap<String, Vec<Option<Ino>>>,
+    pub(super) past: BTreeMap<String, Vec<Option<Ino>>>,
 }
 
 impl FolderState {

@@ -1,0 +1,206 @@
+//! A run on a recorded disk, and then every disk that a power cut during that run could have left.
+//!
+//! A disk may forget any of the writes since its last flush, and only those. So for every flush boundary the disk of that
+//! moment is made, and for each boundary a few more on which a random part of the writes up to the next boundary arrived
+//! too, sector by sector. Each is mounted (the file system's own recovery runs), the gate is asked, and nodestrap is run
+//! again, which must make the same tree.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::block::{RecordedDisk, Request};
+use crate::machine::{Bundles, Machine, done, said};
+
+/// How many half-arrived disks are judged for each boundary.
+const SUBSETS: u64 = 3;
+const SECTOR: usize = 512;
+
+/// A file system to put the node on.
+struct FileSystem {
+    kind: &'static str,
+    bytes: usize,
+    make: &'static [&'static str],
+}
+
+const EXT4: FileSystem = FileSystem {
+    kind: "ext4",
+    bytes: 16 * 1024 * 1024,
+    make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"],
+};
+
+/// What a mounted place must not outlive.
+struct Mounted {
+    at: PathBuf,
+}
+
+impl Mounted {
+    fn new(options: &[&str], device: &str, at: &Path) -> Self {
+        let place = at.display().to_string();
+        done(&[&["mount"], options, &[device, &place]].concat());
+        Self { at: at.to_owned() }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.at).status();
+    }
+}
+
+/// A recorded run: the disk before it, what was asked of the disk, and the trees before and after.
+struct Recording {
+    before: Vec<u8>,
+    requests: Vec<Request>,
+    old: BTreeMap<String, String>,
+    new: BTreeMap<String, String>,
+}
+
+/// The first boot and then the upgrade to another bundle, recorded one after the other on the same disk.
+fn record(folder: &Path, system: &FileSystem, bundles: &Bundles) -> [Recording; 2] {
+    let file = folder.join("disk");
+    std::fs::write(&file, b"").unwrap();
+    let disk = RecordedDisk::create(&file, system.bytes);
+    done(&[system.make, &[disk.device.as_str()]].concat());
+    let place = folder.join("recorded");
+    std::fs::create_dir(&place).unwrap();
+    let mounted = Mounted::new(&[], &disk.device, &place);
+    let machine = Machine::create(&place, &bundles.first);
+    let image = machine.tree();
+    let settle = || {
+        done(&["sync", "-f", &place.display().to_string()]);
+        disk.take_requests();
+        disk.image()
+    };
+    let before = settle();
+    let output = machine.nodestrap("apply");
+    assert!(output.status.success(), "{}", said(&output));
+    let first_boot = Recording { before, requests: disk.take_requests(), old: image, new: machine.tree() };
+    machine.deliver(&bundles.second);
+    let before = settle();
+    let output = machine.nodestrap("apply");
+    assert!(output.status.success(), "{}", said(&output));
+    let requests = disk.take_requests();
+    let upgrade = Recording { before, requests, old: first_boot.new.clone(), new: machine.tree() };
+    assert_ne!(upgrade.old, upgrade.new);
+    drop(mounted);
+    [first_boot, upgrade]
+}
+
+/// SplitMix64: the same subsets every time.
+struct Chance(u64);
+
+impl Chance {
+    fn is_heads(&mut self) -> bool {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) & 1 == 0
+    }
+}
+
+fn write(image: &mut [u8], offset: usize, bytes: &[u8]) {
+    image[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Some sectors of some of the writes that no flush has covered.
+fn write_some(image: &mut [u8], pending: &[Request], chance: &mut Chance) {
+    for request in pending {
+        let Request::Write { offset, bytes } = request else { continue };
+        let whole = chance.is_heads();
+        for (index, sector) in bytes.chunks(SECTOR).enumerate() {
+            if whole || chance.is_heads() {
+                write(image, offset + index * SECTOR, sector);
+            }
+        }
+    }
+}
+
+/// All disks of a recording, each with its name.
+fn each_disk(recording: &Recording, mut judge: impl FnMut(&str, &[u8])) {
+    let mut durable = recording.before.clone();
+    let mut pending: Vec<Request> = Vec::new();
+    let mut boundary = 0;
+    let mut judge_boundary = |boundary: u64, durable: &[u8], pending: &[Request]| {
+        judge(&format!("flush {boundary}"), durable);
+        for subset in 0..SUBSETS {
+            if !pending.is_empty() {
+                let mut image = durable.to_vec();
+                write_some(&mut image, pending, &mut Chance(boundary * 1000 + subset));
+                judge(&format!("flush {boundary}, and subset {subset} of {} writes", pending.len()), &image);
+            }
+        }
+    };
+    for request in &recording.requests {
+        match request {
+            Request::Write { .. } => pending.push(request.clone()),
+            // Two flushes with nothing between them leave the same disk.
+            Request::Flush if pending.is_empty() => {}
+            Request::Flush => {
+                judge_boundary(boundary, &durable, &pending);
+                for request in pending.drain(..) {
+                    if let Request::Write { offset, bytes } = request {
+                        write(&mut durable, offset, &bytes);
+                    }
+                }
+                boundary += 1;
+            }
+        }
+    }
+    judge_boundary(boundary, &durable, &pending);
+}
+
+/// What happened over all disks, so that a test which judges nothing is seen.
+#[derive(Debug, Default)]
+struct Tally {
+    disks: u32,
+    gates_open: u32,
+    gates_shut: u32,
+}
+
+fn judge(folder: &Path, case: &str, image: &[u8], recording: &Recording, tally: &mut Tally) {
+    let file = folder.join("replayed.img");
+    std::fs::write(&file, image).unwrap();
+    let place = folder.join("replayed");
+    std::fs::create_dir_all(&place).unwrap();
+    // A file system that does not mount panics here, with what mount says.
+    let mounted = Mounted::new(&["-o", "loop"], &file.display().to_string(), &place);
+    let machine = Machine::at(&place);
+    machine.empty_run(2 + tally.disks);
+    tally.disks += 1;
+    if machine.gate_is_open() {
+        tally.gates_open += 1;
+        let is_whole = machine.has(&recording.old) || machine.has(&recording.new);
+        assert!(is_whole, "{case}: the gate is open on a node that is neither old nor new: {:#?}", machine.tree());
+    } else {
+        tally.gates_shut += 1;
+    }
+    let again = machine.nodestrap("apply");
+    assert!(again.status.success(), "{case}: {}", said(&again));
+    assert_eq!(machine.tree(), recording.new, "{case}: another tree");
+    assert!(machine.gate_is_open(), "{case}");
+    drop(mounted);
+}
+
+fn replay(system: &FileSystem) {
+    if !lab::require() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let bundles = Bundles::render();
+    for (name, recording) in ["first boot", "upgrade"].into_iter().zip(record(folder.path(), system, &bundles)) {
+        let flushes = recording.requests.iter().filter(|request| matches!(request, Request::Flush)).count();
+        let mut tally = Tally::default();
+        each_disk(&recording, |case, image| {
+            let case = format!("{} {name}, {case}", system.kind);
+            judge(folder.path(), &case, image, &recording, &mut tally);
+        });
+        println!("{} {name}: {} requests, {flushes} flushes, {tally:?}", system.kind, recording.requests.len());
+        assert!(flushes >= 5, "the disk saw too few flushes: {flushes}");
+        assert!(tally.disks > 20 && tally.gates_open > 0 && tally.gates_shut > 0, "{tally:?}");
+    }
+}
+
+#[test]
+fn every_disk_that_a_power_cut_could_leave_mounts_tells_the_truth_and_is_completed_on_ext4() {
+    replay(&EXT4);
+}
