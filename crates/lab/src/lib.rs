@@ -26,6 +26,7 @@ mod cgroup;
 mod command;
 pub mod consumers;
 mod control_plane;
+mod eks_images;
 mod flatcar;
 mod identities;
 mod keeper;
@@ -48,6 +49,7 @@ mod worker_spec;
 
 pub use cache::{Consumers, prepare};
 pub use command::{output_text, stdout_of};
+pub use eks_images::{stand_in_for_amazon_linux_2, stand_in_for_ubuntu_of_eks};
 pub use flatcar::stand_in_for_flatcar;
 pub use keeper::keep_node;
 pub use lab::{Lab, LabOptions, Lifetime};

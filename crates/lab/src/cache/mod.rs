@@ -8,6 +8,7 @@ mod images;
 mod part;
 mod programs;
 mod root;
+mod snapd;
 
 use std::path::PathBuf;
 
@@ -65,6 +66,11 @@ pub fn prepare() -> Result<Cache> {
     let node_root = node_root.ensure(&folder)?;
     let node_image = root::image(&kubernetes, &runtime, &images)?.ensure(&folder)?;
     Ok(Cache { kubernetes, etcd, node_root, node_image })
+}
+
+/// snapd from Debian, in the folder `root`; made when it is first asked for.
+pub(crate) fn snapd() -> Result<PathBuf> {
+    snapd::part().ensure(&cache_folder()?)
 }
 
 fn check_build_tools() -> Result<()> {

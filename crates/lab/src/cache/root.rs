@@ -69,7 +69,7 @@ fn install_with_apt(root: &Path, log: &Path) -> Result<()> {
 }
 
 /// The proxies, if this machine reaches the registry through one.
-fn apt_settings_of_this_machine() -> Result<String> {
+pub(super) fn apt_settings_of_this_machine() -> Result<String> {
     let settings = stdout_of(Command::new("apt-config").arg("dump"))?;
     let wanted = |line: &&str| line.contains("::Proxy") || line.contains("Check-Valid-Until");
     Ok(settings.lines().filter(wanted).map(|line| format!("{line}\n")).collect())

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests drive real processes")]
 
 mod delivery;
+mod eksctl;
 mod first_boot;
 mod hooks;
 mod interruption;

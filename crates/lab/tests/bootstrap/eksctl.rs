@@ -1,0 +1,213 @@
+//! eksctl's flows on booted nodes: a metadata service at 169.254.169.254, no bash, curl, jq or aws, a real kubelet.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use lab::{Lab, LabOptions, Node, NodeOptions, WorkerSpec};
+
+use super::support::*;
+
+const GATE: &str = "/etc/eksctl/kubelet.local.env";
+const INSTANCE: &str = "i-0123456789abcdef0";
+
+/// AWS's service, version 2, for one machine. What it is told to say is in its folder, so that a test can change it.
+const METADATA: &str = r#"
+import http.server, os, sys
+class Service(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def say(self, status, text):
+        self.send_response(status); self.send_header("Content-Length", str(len(text))); self.end_headers(); self.wfile.write(text)
+    def do_PUT(self):
+        self.say(200, b"token") if self.path == "/latest/api/token" else self.say(404, b"")
+    def do_GET(self):
+        if self.headers.get("X-aws-ec2-metadata-token") != "token":
+            return self.say(401, b"<html>401 - Unauthorized</html>")
+        path = "/srv/metadata" + os.path.normpath(self.path)
+        self.say(200, open(path, "rb").read()) if os.path.isfile(path) else self.say(404, b"<html>404 - Not Found</html>")
+http.server.ThreadingHTTPServer(("169.254.169.254", 80), Service).serve_forever()
+"#;
+const METADATA_UNIT: &str = "[Unit]\nDescription=Metadata service of the lab\nBefore=k8s-node-bootstrap.service\n\n\
+     [Service]\nExecStartPre=-/usr/sbin/ip address add 169.254.169.254/32 dev lo\n\
+     ExecStart=/usr/bin/python3 /srv/metadata.py\n\n[Install]\nWantedBy=multi-user.target\n";
+/// The plug-in of the VPC would write one; this is of the lab's own network.
+const CNI: &str = r#"{"cniVersion":"1.0.0","name":"lab","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.97.200.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}"#;
+
+fn write(root: &Path, path: &str, text: &str) -> Result<()> {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().context("no folder")?)?;
+    std::fs::write(path, text).context("writing")
+}
+
+/// Installs the metadata service into a root that has not been booted.
+fn with_metadata(root: &Path, address: &str, instance_type: &str) -> Result<()> {
+    write(root, "srv/metadata.py", METADATA)?;
+    let values = [
+        ("local-ipv4", address),
+        ("instance-id", INSTANCE),
+        ("instance-type", instance_type),
+        ("placement/availability-zone", "eu-west-1a"),
+        ("placement/region", "eu-west-1"),
+    ];
+    for (name, value) in values {
+        write(root, &format!("srv/metadata/latest/meta-data/{name}"), value)?;
+    }
+    let unit = "usr/lib/systemd/system/nodestrap-lab-metadata.service";
+    write(root, unit, METADATA_UNIT)?;
+    let wants = root.join("etc/systemd/system/multi-user.target.wants");
+    std::fs::create_dir_all(&wants)?;
+    let link = wants.join("nodestrap-lab-metadata.service");
+    std::os::unix::fs::symlink(Path::new("/").join(unit), link).context("enabling the metadata service")
+}
+
+fn spec(lab: &Lab, os: &str, more: &str) -> WorkerSpec {
+    WorkerSpec {
+        // The network of pods is the business of the cluster in this layout.
+        service_cidrs: "[10.98.0.0/24], podNetwork: none",
+        cluster: "provider: aws\nregion: eu-west-1\nlayout: eksctl\n".to_owned(),
+        group: format!(
+            "os: {os}\n{more}fileAssets:\n- path: /etc/cni/net.d/10-lab.conflist\n  content: |\n    {CNI}\n"
+        ),
+        ..WorkerSpec::of(lab)
+    }
+}
+
+fn eks_node(
+    lab: &Lab,
+    spec: &WorkerSpec,
+    instance_type: &'static str,
+    image: fn(&Path) -> Result<()>,
+) -> NodeOptions<'static> {
+    let user_data = user_data(spec);
+    // The first node of a lab.
+    let address = "10.99.0.11";
+    assert!(lab.kubectl(&["get", "nodes", "-o", "name"]).expect("the API server answers").is_empty());
+    node("n1", &user_data).before_boot(move |root| {
+        image(root)?;
+        with_metadata(root, address, instance_type)
+    })
+}
+
+fn assert_no_tools(machine: &Node) {
+    for tool in ["bash", "curl", "jq", "aws"] {
+        let found = machine.exec(&["sh", "-c", &format!("command -v {tool}")]).expect("runs");
+        assert!(!found.status.success(), "{tool} is there: {}", String::from_utf8_lossy(&found.stdout));
+    }
+}
+
+fn variable(gate: &str, name: &str) -> String {
+    let line = gate.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("{name} is not in {gate}")).trim_matches('"').to_owned()
+}
+
+/// What a gate of this layout says, and what the kubelet made of it.
+fn assert_joined_with_facts(lab: &Lab, machine: &Node, max_pods: &str) {
+    let gate = machine.read_file(GATE).expect("the gate");
+    for (name, value) in [("NODE_IP", "10.99.0.11"), ("INSTANCE_ID", INSTANCE), ("MAX_PODS", max_pods)] {
+        assert_eq!(variable(&gate, name), value, "{gate}");
+    }
+    let seen = lab.kubectl_json(&["get", "node", "n1"]).expect("the Node");
+    assert_eq!(seen["metadata"]["labels"]["alpha.eksctl.io/instance-id"], INSTANCE);
+    assert_eq!(seen["metadata"]["labels"]["example.com/pool"], "workers");
+    assert_eq!(seen["status"]["capacity"]["pods"], max_pods);
+    let addresses = seen["status"]["addresses"].to_string();
+    assert!(addresses.contains("10.99.0.11"), "{addresses}");
+}
+
+fn wait_mended(machine: &Node, kubelet: &str) {
+    machine
+        .wait_until("the gate is whole again and the kubelet runs", PATIENCE, |node| {
+            let is_whole = node.exec(&["nodestrap", "gate", "--path", GATE])?.status.success();
+            Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", kubelet])?.status.success())
+        })
+        .expect("mended");
+}
+
+#[test]
+fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let spec = spec(&lab, "al2", "");
+    let machine =
+        lab.add_node(eks_node(&lab, &spec, "m5.large", lab::stand_in_for_amazon_linux_2)).expect("the node boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    assert_no_tools(&machine);
+    assert_joined_with_facts(&lab, &machine, "29");
+    assert_eq!(variable(&machine.read_file(GATE).expect("the gate"), "INSTANCE_TYPE"), "m5.large");
+
+    // Not one attempt of a kubelet before the gate got as far as running it.
+    let journal = machine.run(&["journalctl", "-b", "-o", "cat", "--no-pager", "_PID=1"]).expect("journal");
+    let position = |needle: &str| journal.find(needle).unwrap_or_else(|| panic!("{needle:?} is not in:\n{journal}"));
+    assert!(position("Started k8s-node-bootstrap.service") < position("Started kubelet.service"), "{journal}");
+    let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
+    assert!(again.contains("nothing to do"), "{again}");
+
+    // A damaged gate counts as absent, and is mended without help.
+    machine.run(&["sh", "-c", &format!("echo NODE_IP=1 > {GATE}")]).expect("damaged");
+    machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
+    wait_mended(&machine, "kubelet.service");
+    assert_joined_with_facts(&lab, &machine, "29");
+
+    machine.reboot().expect("reboots");
+    wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
+    let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
+    assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
+}
+
+#[test]
+fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_many_pods() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let unknown = spec(&lab, "al2", "");
+    let machine =
+        lab.add_node(eks_node(&lab, &unknown, "m99.large", lab::stand_in_for_amazon_linux_2)).expect("the node boots");
+    machine
+        .wait_until("the refusal", PATIENCE, |node| {
+            Ok(node.journal("k8s-node-bootstrap.service").contains("m99.large"))
+        })
+        .expect("refused by name");
+    assert!(machine.journal("k8s-node-bootstrap.service").contains("maxPods"));
+    assert!(!machine.exec(&["test", "-e", GATE]).expect("runs").status.success(), "the gate is open");
+    assert!(!machine.exec(&["test", "-e", "/etc/eksctl/kubelet.yaml"]).expect("runs").status.success());
+
+    let chosen = spec(&lab, "al2", "maxPods: 17\n");
+    let bundle = chosen.render(&nodestrap(), &["--format", "bundle"]).expect("rendered").bytes;
+    std::fs::write(machine.root().join("etc/nodestrap/bundle.json"), bundle).expect("delivered");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready by itself");
+    assert_joined_with_facts(&lab, &machine, "17");
+}
+
+#[test]
+fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let spec = spec(&lab, "ubuntu", "");
+    let machine =
+        lab.add_node(eks_node(&lab, &spec, "t3.medium", lab::stand_in_for_ubuntu_of_eks)).expect("the node boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    assert_no_tools(&machine);
+    assert_joined_with_facts(&lab, &machine, "17");
+
+    let kubelet = "snap.kubelet-eks.daemon.service";
+    let aliases = machine.run(&["snap", "aliases"]).expect("snap");
+    assert!(aliases.contains("kubelet-eks.kubelet") && aliases.contains("kubectl-eks.kubectl"), "{aliases}");
+    let max_pods = machine.run(&["snap", "get", "kubelet-eks", "max-pods"]).expect("snap");
+    assert_eq!(max_pods.trim(), "17");
+    let changes = machine.run(&["snap", "changes"]).expect("snap");
+    for kind in ["Done"] {
+        assert!(changes.contains(kind), "{changes}");
+    }
+    let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
+    assert!(again.contains("nothing to do"), "{again}");
+
+    // Stopped by a person it stays down; without its gate it does not start.
+    machine.run(&["snap", "stop", "kubelet-eks"]).expect("stopped");
+    machine.run(&["mv", GATE, "/root/gate"]).expect("shut");
+    machine.run(&["snap", "start", "kubelet-eks"]).expect("snapd takes it for started");
+    assert!(!machine.exec(&["systemctl", "is-active", "-q", kubelet]).expect("runs").status.success());
+
+    // Whoever tried to start it started the bootstrap too.
+    wait_mended(&machine, kubelet);
+    assert_joined_with_facts(&lab, &machine, "17");
+
+    machine.reboot().expect("reboots");
+    wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
+    let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
+    assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
+}
