@@ -70,6 +70,11 @@ pub(crate) enum Command {
     /// Draw where the time went.
     #[command(after_help = "Examples:\n  nodestrap timeline\n  nodestrap timeline --svg timeline.svg")]
     Timeline(TimelineArguments),
+    /// Find what on this node is no more as the bundle made it; touches nothing.
+    #[command(
+        after_help = "Examples:\n  nodestrap verify\n  nodestrap verify -o json\n\nExit codes: 0 nothing drifted, 4 something did."
+    )]
+    Verify(VerifyArguments),
     /// Check that the kubelet's gate is whole; a damaged one is taken away (run by kubelet.service).
     #[command(hide = true)]
     Gate(RootArguments),
@@ -218,6 +223,12 @@ pub(crate) struct StatusArguments {
     /// Only what is on this node, in one line: do not ask the API server.
     #[arg(long)]
     pub(crate) brief: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct VerifyArguments {
+    #[command(flatten)]
+    pub(crate) node: NodeArguments,
 }
 
 #[derive(Args)]

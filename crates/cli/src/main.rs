@@ -18,6 +18,7 @@ mod show;
 mod status;
 mod try_it;
 mod typing;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),
         Command::Status(arguments) => status::run(&arguments, screen),
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
+        Command::Verify(arguments) => verify::run(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),
         Command::Schema => typing::schema(screen),

@@ -186,9 +186,11 @@ pub(crate) fn session_failure(error: SessionError) -> Failure {
     let code = match &error {
         SessionError::Busy => Code::Busy,
         SessionError::Plan(_) => Code::WrongInput,
-        SessionError::Facts(_) | SessionError::Lock(_) | SessionError::Journal(_) | SessionError::Keep(_) => {
-            Code::NeedsPerson
-        }
+        SessionError::Facts(_)
+        | SessionError::Lock(_)
+        | SessionError::Journal(_)
+        | SessionError::Keep(_)
+        | SessionError::Look(_) => Code::NeedsPerson,
     };
     Failure { code, error: error.into() }
 }

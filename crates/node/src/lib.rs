@@ -14,6 +14,7 @@ mod session;
 mod status;
 mod steps;
 mod store;
+mod verify;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
@@ -26,3 +27,4 @@ pub use session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, appl
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
+pub use verify::{Aspect, Finding, Verification, verify};

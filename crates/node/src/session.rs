@@ -51,6 +51,8 @@ pub enum SessionError {
     Lock(#[source] DiskError),
     #[error("the fetched bundle cannot be kept on this node")]
     Keep(#[source] FileError),
+    #[error("cannot look at the files of this node")]
+    Look(#[source] FileError),
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error("no plan can be made from this bundle")]

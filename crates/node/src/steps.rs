@@ -43,7 +43,7 @@ pub enum Ownership {
 }
 
 impl Ownership {
-    fn owner(self) -> Option<(u32, u32)> {
+    pub(crate) fn owner(self) -> Option<(u32, u32)> {
         match self {
             Self::Root => Some((0, 0)),
             Self::Keep => None,

@@ -12,6 +12,7 @@ mod plan;
 mod status;
 mod store;
 mod timeline;
+mod verify;
 mod wrong_input;
 
 use std::collections::BTreeSet;
