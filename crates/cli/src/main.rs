@@ -14,6 +14,7 @@ mod outcome;
 mod pki;
 mod progress;
 mod rendering;
+mod reset;
 mod show;
 mod status;
 mod try_it;
@@ -53,6 +54,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Status(arguments) => status::run(&arguments, screen),
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
         Command::Verify(arguments) => verify::run(&arguments, screen),
+        Command::Reset(arguments) => reset::run(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),
         Command::Schema => typing::schema(screen),

@@ -16,7 +16,7 @@ use crate::progress::ProgressView;
 use crate::show::{Paint, Screen, table, width};
 
 /// More than there are steps ready at any moment; each costs a small stack, not a core.
-const WORKERS: usize = 4;
+pub(crate) const WORKERS: usize = 4;
 
 pub(crate) fn plan(arguments: &PlanArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.node.root.root)?;
@@ -63,7 +63,7 @@ pub(crate) fn plan_text(screen: &Screen, facts: &Facts, plan: &Plan<Action>, pre
         .map(|(step, preview)| {
             let state = match &preview.condition {
                 Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
-                Ok(Condition::Needed(why)) => format!("to do: {why}"),
+                Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => format!("to do: {why}"),
                 Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
             };
             vec![step.id.0.clone(), describe(&step.action), state]
@@ -84,6 +84,10 @@ fn describe(action: &Action) -> String {
     match action {
         Action::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
         Action::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
+        Action::KeepBefore => "what was here before nodestrap came".to_owned(),
+        Action::RemoveFiles => "what an earlier bundle brought and this one does not".to_owned(),
+        Action::CheckClock => "the clock says what it can say".to_owned(),
+        Action::RebootIfRequired { markers } => markers.join(" "),
         Action::MakeFolders { paths } => paths.join(" "),
         Action::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
         Action::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
@@ -131,7 +135,7 @@ pub(crate) fn converge(
     node::apply(host, delivered, &surroundings).map_err(session_failure)
 }
 
-fn tell_recovery(recovery: &Recovery, screen: &Screen) {
+pub(crate) fn tell_recovery(recovery: &Recovery, screen: &Screen) {
     if let Some(damaged) = &recovery.damaged {
         screen.remark(&format!(
             "the journal is damaged from line {} on; what it said after that is done again",
@@ -142,12 +146,13 @@ fn tell_recovery(recovery: &Recovery, screen: &Screen) {
     }
 }
 
-fn exit_code(report: &Report) -> Outcome {
+pub(crate) fn exit_code(report: &Report) -> Outcome {
     match &report.outcome {
         RunOutcome::Failed { class, message, step, advice } => {
             let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             Err(Failure { code: (*class).into(), error: anyhow::anyhow!("{}: {message}{advice}", step.0) })
         }
+        RunOutcome::Rebooting { .. } => Ok(Code::Reboot),
         _ => Ok(Code::Done),
     }
 }
@@ -165,6 +170,9 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
             report.steps.len(),
             report.duration_ms
         ),
+        RunOutcome::Rebooting { why, .. } => {
+            format!("{} rebooting: {why}; resumes by itself\n", screen.paint(Paint::Strong, "↻"))
+        }
         // The error line that follows says why.
         _ => {
             let gate = if gate_is_open(report) { "open" } else { "shut" };
@@ -190,7 +198,9 @@ pub(crate) fn session_failure(error: SessionError) -> Failure {
         | SessionError::Lock(_)
         | SessionError::Journal(_)
         | SessionError::Keep(_)
-        | SessionError::Look(_) => Code::NeedsPerson,
+        | SessionError::Look(_)
+        | SessionError::NoRecord
+        | SessionError::Forget(_) => Code::NeedsPerson,
     };
     Failure { code, error: error.into() }
 }

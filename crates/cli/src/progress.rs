@@ -13,6 +13,8 @@ pub(crate) struct ProgressView {
     /// `STATUS=` lines for `systemctl status`, when a service manager listens.
     notify_socket: Option<std::ffi::OsString>,
     unfinished: RefCell<Vec<String>>,
+    /// What it means that the run is done.
+    done: &'static str,
 }
 
 enum Shape {
@@ -32,14 +34,27 @@ impl ProgressView {
             Progress::Json => Shape::Json,
             Progress::None => Shape::None,
         };
-        Self { shape, notify_socket: std::env::var_os("NOTIFY_SOCKET"), unfinished: RefCell::default() }
+        let done = "node complete, the gate is open";
+        Self { shape, notify_socket: std::env::var_os("NOTIFY_SOCKET"), unfinished: RefCell::default(), done }
+    }
+
+    /// For a run that ends otherwise than with an open gate.
+    pub(crate) fn ending_with(self, done: &'static str) -> Self {
+        Self { done, ..self }
+    }
+
+    fn describe(&self, event: &Event) -> Option<String> {
+        match &event.kind {
+            EventKind::RunFinished { outcome: RunOutcome::Done } => Some(self.done.to_owned()),
+            _ => describe(event),
+        }
     }
 
     pub(crate) fn tell(&self, event: &Event) {
         match &self.shape {
             Shape::Bar(bar) => self.draw(bar, event),
             Shape::Plain => {
-                if let Some(line) = describe(event) {
+                if let Some(line) = self.describe(event) {
                     let _ = writeln!(std::io::stderr().lock(), "{line}");
                 }
             }
@@ -50,7 +65,7 @@ impl ProgressView {
             }
             Shape::None => {}
         }
-        if let (Some(socket), Some(line)) = (&self.notify_socket, describe(event)) {
+        if let (Some(socket), Some(line)) = (&self.notify_socket, self.describe(event)) {
             // Nobody needs this line so much that a run should fail for it.
             let _ = host::machine::sd_notify(socket, &line);
         }
@@ -81,7 +96,7 @@ impl ProgressView {
                 bar.inc(1);
             }
             EventKind::StepFailed { .. } => {
-                if let Some(line) = describe(event) {
+                if let Some(line) = self.describe(event) {
                     bar.suspend(|| {
                         let _ = writeln!(std::io::stderr().lock(), "{line}");
                     });
@@ -115,7 +130,9 @@ fn describe(event: &Event) -> Option<String> {
             let next = retry_in_ms.map(|rest| format!(" (again in {rest} ms)")).unwrap_or_default();
             Some(format!("{}: failed: {message}{advice}{next}", id.0))
         }
-        EventKind::RunFinished { outcome: RunOutcome::Done } => Some("node complete, the gate is open".to_owned()),
+        EventKind::RunFinished { outcome: RunOutcome::Rebooting { .. } } => {
+            Some("rebooting; resumes by itself".to_owned())
+        }
         EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => Some(format!("stopped at {}", step.0)),
         _ => None,
     }

@@ -25,6 +25,7 @@ use crate::{
     journal::{Journal, LogStore},
     ledger::Ledger,
     plan::{Plan, StepId},
+    reboot::Reboots,
     report::Report,
     retry::{Jitter, RetryPolicy},
 };
@@ -64,6 +65,7 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
         let digest = plan.digest();
         let started = EventKind::RunStarted { plan: digest.clone(), boot_id: boot_id.to_owned(), steps: outline(plan) };
         let done = journal.history(&digest);
+        let reboots = Reboots::from_events(journal.events(), &digest, boot_id);
         let done_before: Vec<_> = plan.steps.iter().map(|step| AtomicBool::new(done.contains(&step.id))).collect();
         let mut ledger = Ledger::new(journal, sink, clock);
         let events = match plan.validate() {
@@ -71,7 +73,7 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
                 let stop = AtomicBool::new(false);
                 let graph = plan.graph();
                 let world = World { plan, graph: &graph, executor, clock, done_before: &done_before, stop: &stop };
-                let setting = Setting { plan, clock, jitter, retry, stop: &stop };
+                let setting = Setting { plan, clock, jitter, retry, stop: &stop, reboots };
                 let mut course = Course::new(setting, ledger, started);
                 match workers {
                     Workers::Sequential { order } => drive_sequentially(&mut course, &world, order),

@@ -137,7 +137,7 @@ impl RunRecord {
                 }
             }
             EventKind::RunFinished { outcome } => self.outcome = outcome.clone(),
-            EventKind::RunStarted { .. } | EventKind::Unknown => {}
+            EventKind::RunStarted { .. } | EventKind::RebootRequested { .. } | EventKind::Unknown => {}
         }
     }
 }

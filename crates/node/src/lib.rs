@@ -3,6 +3,7 @@
 //! Joins the other rooms: a bundle from `render`, a machine from `host`, a scheduler from `engine`. Deciding
 //! ([`plan_first_boot`]) is pure; doing ([`apply`]) goes through the host's traits only.
 
+mod before;
 mod bundle_source;
 mod facts;
 mod gate;
@@ -10,10 +11,12 @@ mod kept;
 mod network;
 mod plan;
 mod refusals;
+mod reset;
 mod session;
 mod status;
 mod steps;
 mod store;
+mod timekeeping;
 mod verify;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
@@ -23,8 +26,10 @@ pub use kept::KEPT_BUNDLES_FOLDER;
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
+pub use reset::{Forgotten, ResetAction, ResetOptions, SAVED_FOLDER, plan_reset, preview_reset, reset};
 pub use session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, load_events, prepare, preview};
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
+pub use timekeeping::{WrongClock, wait_for_clock};
 pub use verify::{Aspect, Finding, Verification, verify};

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Clock, Condition, Event, Executor, History, Jitter, Journal, JournalError, Plan, PlanError, Recovery, Report,
-    RetryPolicy, Run, RunOutcome, Step, StepError, StepId, Workers,
+    Clock, Condition, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Plan, PlanError, Recovery,
+    Report, RetryPolicy, RotationLimits, Run, RunOutcome, Step, StepError, StepId, Workers,
 };
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
@@ -17,7 +17,8 @@ use render::bundle::Bundle;
 use crate::bundle_source::{Delivered, Way};
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::kept;
-use crate::plan::{Action, plan_first_boot};
+use crate::plan::{Action, COMMIT_STEP, plan_first_boot};
+use crate::reset::RESTORE_STEP;
 use crate::steps::{NodeExecutor, Ownership};
 use crate::store::{JournalFile, JournalSnapshot};
 
@@ -51,6 +52,13 @@ pub enum SessionError {
     Lock(#[source] DiskError),
     #[error("the fetched bundle cannot be kept on this node")]
     Keep(#[source] FileError),
+    #[error(
+        "this node is complete, but there is no record of what was on it before (/var/lib/nodestrap/before): nothing can \
+         be put back"
+    )]
+    NoRecord,
+    #[error("what nodestrap remembers of this node cannot be removed")]
+    Forget(#[source] FileError),
     #[error("cannot look at the files of this node")]
     Look(#[source] FileError),
     #[error(transparent)]
@@ -75,8 +83,8 @@ pub fn preview(
     plan: &Plan<Action>,
     clock: &dyn Clock,
 ) -> Result<Vec<Preview>, SessionError> {
-    let executor = executor(host, bundle, plan, clock);
     let (journal, _) = Journal::open(JournalSnapshot::load(host.disk.as_ref()))?;
+    let executor = executor(host, bundle, plan, clock, journal.events());
     let done = journal.history(&plan.digest());
     let look = |step: &Step<Action>| {
         let history = History { done_before: done.contains(&step.id) };
@@ -91,8 +99,21 @@ pub struct Preview {
     pub condition: Result<Condition, StepError>,
 }
 
-fn executor<'a>(host: &'a NodeHost, bundle: &'a Bundle, plan: &Plan<Action>, clock: &'a dyn Clock) -> NodeExecutor<'a> {
+fn executor<'a>(
+    host: &'a NodeHost,
+    bundle: &'a Bundle,
+    plan: &Plan<Action>,
+    clock: &'a dyn Clock,
+    events: &[Event],
+) -> NodeExecutor<'a> {
+    let is_committed = |before: bool, event: &Event| match &event.kind {
+        EventKind::StepFinished { id, .. } if id.0 == COMMIT_STEP => true,
+        EventKind::StepFinished { id, .. } if id.0 == RESTORE_STEP => false,
+        _ => before,
+    };
     NodeExecutor {
+        committed_before: events.iter().fold(false, is_committed),
+        newest_record: events.iter().map(|event| event.at).max().unwrap_or_default(),
         disk: host.disk.as_ref(),
         units: host.units.as_ref(),
         bundle,
@@ -127,8 +148,9 @@ pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings
     }
     .map_err(SessionError::Keep)?;
     let (facts, plan) = prepare(host, bundle)?;
-    let executor = executor(host, bundle, &plan, surroundings.clock);
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
+    journal.rotate(RotationLimits::default())?;
+    let executor = executor(host, bundle, &plan, surroundings.clock, journal.events());
     (surroundings.on_recovery)(&recovery);
     let run = Run {
         plan: &plan,

@@ -6,6 +6,7 @@ mod crash;
 mod failure;
 mod journal;
 mod plan;
+mod reboot;
 mod report;
 mod scheduling;
 mod support;

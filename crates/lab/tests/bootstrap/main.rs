@@ -5,5 +5,6 @@ mod delivery;
 mod first_boot;
 mod hooks;
 mod interruption;
+mod reboot;
 mod refusal;
 mod support;
