@@ -74,6 +74,15 @@ pub(crate) enum Command {
     /// Draw where the time went.
     #[command(after_help = "Examples:\n  nodestrap timeline\n  nodestrap timeline --svg timeline.svg")]
     Timeline(TimelineArguments),
+    /// Find what on this node is no more as the bundle made it; touches nothing.
+    #[command(
+        after_help = "Examples:\n  nodestrap verify\n  nodestrap verify -o json\n\nExit codes: 0 nothing drifted, 4 something did."
+    )]
+    Verify(VerifyArguments),
+    /// Undo what nodestrap did to this node: what it made is gone, what was there before is back.
+    #[command(after_help = "Examples:\n  nodestrap reset --dry-run\n  nodestrap reset --yes\n\n\
+                      Data stays: that of etcd, of volumes, containers and pods. Pods that run go on until the next boot.")]
+    Reset(ResetArguments),
     /// Check that the kubelet's gate is whole; a damaged one is taken away (run by kubelet.service).
     #[command(hide = true)]
     Gate(GateArguments),
@@ -243,6 +252,33 @@ pub(crate) struct StatusArguments {
     /// Go on showing it as it changes, until the node is complete: on a terminal in place, elsewhere a line for each change.
     #[arg(long, conflicts_with = "brief")]
     pub(crate) watch: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct VerifyArguments {
+    #[command(flatten)]
+    pub(crate) node: NodeArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct ResetArguments {
+    #[command(flatten)]
+    pub(crate) node: NodeArguments,
+    /// Show what would be undone, and touch nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Undo files too that somebody changed since; they are kept in /var/lib/nodestrap-saved.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Remove the kubelet's own credentials too (/var/lib/kubelet/pki and its kubeconfig), so that the node can join anew.
+    #[arg(long)]
+    pub(crate) kubelet_state: bool,
+    /// How progress is shown on standard error.
+    #[arg(long, value_enum, default_value_t = Progress::Auto)]
+    pub(crate) progress: Progress,
 }
 
 #[derive(Args)]

@@ -16,11 +16,13 @@ mod pki;
 mod planning;
 mod progress;
 mod rendering;
+mod reset;
 mod show;
 mod status;
 mod status_watch;
 mod try_it;
 mod typing;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -54,6 +56,8 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),
         Command::Status(arguments) => status::run(&arguments, screen),
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
+        Command::Verify(arguments) => verify::run(&arguments, screen),
+        Command::Reset(arguments) => reset::run(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),
         Command::Schema => typing::schema(screen),

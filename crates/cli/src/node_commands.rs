@@ -15,7 +15,7 @@ use crate::progress::ProgressView;
 use crate::show::{Paint, Screen, width};
 
 /// More than there are steps ready at any moment; each costs a small stack, not a core.
-const WORKERS: usize = 4;
+pub(crate) const WORKERS: usize = 4;
 
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     let root = &arguments.node.root.root;
@@ -81,7 +81,7 @@ fn with_surroundings<T>(
     run(&surroundings).map_err(session_failure)
 }
 
-fn tell_recovery(recovery: &Recovery, screen: &Screen) {
+pub(crate) fn tell_recovery(recovery: &Recovery, screen: &Screen) {
     if let Some(damaged) = &recovery.damaged {
         screen.remark(&format!(
             "the journal is damaged from line {} on; what it said after that is done again",
@@ -92,12 +92,13 @@ fn tell_recovery(recovery: &Recovery, screen: &Screen) {
     }
 }
 
-fn exit_code(report: &Report) -> Outcome {
+pub(crate) fn exit_code(report: &Report) -> Outcome {
     match &report.outcome {
         RunOutcome::Failed { class, message, step, advice } => {
             let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             Err(Failure { code: (*class).into(), error: anyhow::anyhow!("{}: {message}{advice}", step.0) })
         }
+        RunOutcome::Rebooting { .. } => Ok(Code::Reboot),
         _ => Ok(Code::Done),
     }
 }
@@ -115,6 +116,9 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
             report.steps.len(),
             report.duration_ms
         ),
+        RunOutcome::Rebooting { why, .. } => {
+            format!("{} rebooting: {why}; resumes by itself\n", screen.paint(Paint::Strong, "↻"))
+        }
         // The error line that follows says why.
         _ => {
             let gate = if gate_is_open(report) { "open" } else { "shut" };

@@ -12,6 +12,7 @@ pub(crate) enum Code {
     MayRetry = 3,
     NeedsPerson = 4,
     Busy = 5,
+    Reboot = 10,
 }
 
 impl From<Code> for ExitCode {

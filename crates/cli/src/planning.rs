@@ -83,7 +83,7 @@ impl Planned {
         let row = |(step, preview): (&engine::Step<Action>, &Preview)| {
             let state = match &preview.condition {
                 Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
-                Ok(Condition::Needed(why)) => format!("to do: {why}"),
+                Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => format!("to do: {why}"),
                 Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
             };
             vec![step.id.0.clone(), describe(&step.action), state]
@@ -122,7 +122,7 @@ impl<'a> StepView<'a> {
     fn new(preview: &'a Preview) -> Self {
         let (state, why) = match &preview.condition {
             Ok(Condition::AlreadySo) => (State::AlreadySo, None),
-            Ok(Condition::Needed(why)) => (State::ToDo, Some(why.clone())),
+            Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => (State::ToDo, Some(why.clone())),
             Err(error) => (State::Blocked, Some(error.to_string())),
         };
         Self { step: preview.step.as_str(), state, why }
@@ -187,6 +187,10 @@ fn describe(action: &Action) -> String {
     match action {
         Action::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
         Action::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
+        Action::KeepBefore => "what was here before nodestrap came".to_owned(),
+        Action::RemoveFiles => "what an earlier bundle brought and this one does not".to_owned(),
+        Action::CheckClock => "the clock says what it can say".to_owned(),
+        Action::RebootIfRequired { markers } => markers.join(" "),
         Action::MakeFolders { paths } => paths.join(" "),
         Action::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
         Action::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),

@@ -21,6 +21,8 @@ pub(crate) struct ProgressView {
     /// Of the plan that runs, for the deadlines of its steps.
     outline: RefCell<Vec<StepOutline>>,
     plan: RefCell<String>,
+    /// What it means that the run is done.
+    done: &'static str,
 }
 
 enum Shape {
@@ -54,12 +56,25 @@ impl ProgressView {
             unfinished: RefCell::default(),
             outline: RefCell::default(),
             plan: RefCell::default(),
+            done: "node complete, the gate is open",
         }
     }
 
     /// Whether those who look for a failure find it in the journal, with all its fields.
     pub(crate) fn tells_journal(&self) -> bool {
         matches!(self.shape, Shape::Journal(_))
+    }
+
+    /// For a run that ends otherwise than with an open gate.
+    pub(crate) fn ending_with(self, done: &'static str) -> Self {
+        Self { done, ..self }
+    }
+
+    fn describe(&self, event: &Event) -> Option<String> {
+        match &event.kind {
+            EventKind::RunFinished { outcome: RunOutcome::Done } => Some(self.done.to_owned()),
+            _ => describe(event),
+        }
     }
 
     pub(crate) fn tell(&self, event: &Event) {
@@ -71,7 +86,7 @@ impl ProgressView {
             Shape::Bar(bar) => self.draw(bar, event),
             Shape::Journal(socket) => self.enter(socket, event),
             Shape::Plain => {
-                if let Some(line) = describe(event) {
+                if let Some(line) = self.describe(event) {
                     let _ = writeln!(std::io::stderr().lock(), "{line}");
                 }
             }
@@ -82,7 +97,7 @@ impl ProgressView {
             }
             Shape::None => {}
         }
-        if let (Some(socket), Some(line)) = (&self.notify_socket, describe(event)) {
+        if let (Some(socket), Some(line)) = (&self.notify_socket, self.describe(event)) {
             // Nobody needs this line so much that a run should fail for it.
             let _ = match self.readiness(event) {
                 Some(readiness) => host::machine::sd_notify_with(socket, &line, readiness),
@@ -135,7 +150,7 @@ impl ProgressView {
                 bar.inc(1);
             }
             EventKind::StepFailed { .. } | EventKind::PhaseDetail { .. } | EventKind::PhaseFailed { .. } => {
-                if let Some(line) = describe(event) {
+                if let Some(line) = self.describe(event) {
                     bar.suspend(|| {
                         let _ = writeln!(std::io::stderr().lock(), "{line}");
                     });
@@ -209,7 +224,9 @@ fn describe(event: &Event) -> Option<String> {
             Some(format!("{}: failed: {message}{advice}{next}", id.0))
         }
         EventKind::PhaseFailed { phase, message, .. } => Some(format!("{}: failed: {message}", phase.0)),
-        EventKind::RunFinished { outcome: RunOutcome::Done } => Some("node complete, the gate is open".to_owned()),
+        EventKind::RunFinished { outcome: RunOutcome::Rebooting { .. } } => {
+            Some("rebooting; resumes by itself".to_owned())
+        }
         EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => Some(format!("stopped at {}", step.0)),
         EventKind::RunFinished { outcome: RunOutcome::NothingToDo } => Some("nothing to do".to_owned()),
         _ => None,

@@ -26,6 +26,7 @@ use crate::{
     journal::{JournalError, LogStore},
     ledger::{Durability, Ledger},
     plan::{Plan, StepId},
+    reboot::Reboots,
     retry::{Jitter, RetryPolicy},
 };
 
@@ -79,6 +80,8 @@ struct Track {
     /// Why it is needed, once the check has said so.
     why: Option<String>,
     details: usize,
+    /// Its attempt asks for a reboot.
+    reboots: bool,
     busy: bool,
     overdue_said: bool,
 }
@@ -100,6 +103,9 @@ pub(crate) struct Course<'a, A, S> {
     jobs_out: usize,
     steps_under_way: usize,
     applied_any: bool,
+    reboots: Reboots,
+    /// The machine is going down.
+    rebooting: Option<(StepId, String)>,
     failure: Option<(StepId, StepError)>,
 }
 
@@ -110,12 +116,13 @@ pub(crate) struct Setting<'a, A> {
     pub(crate) jitter: &'a dyn Jitter,
     pub(crate) retry: RetryPolicy,
     pub(crate) stop: &'a AtomicBool,
+    pub(crate) reboots: Reboots,
 }
 
 impl<'a, A, S: LogStore> Course<'a, A, S> {
     /// `started` is the event of the start of the run.
     pub(crate) fn new(setting: Setting<'a, A>, mut ledger: Ledger<'a, S>, started: EventKind) -> Self {
-        let Setting { plan, clock, jitter, retry, stop } = setting;
+        let Setting { plan, clock, jitter, retry, stop, reboots } = setting;
         let graph = plan.graph();
         let tracks: Vec<_> =
             (0..graph.len()).map(|step| Track { unmet_needs: graph.needs(step).len(), ..Track::default() }).collect();
@@ -136,6 +143,8 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
             jobs_out: 0,
             steps_under_way: 0,
             applied_any: false,
+            reboots,
+            rebooting: None,
             failure: None,
         }
     }
@@ -175,7 +184,16 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
     fn announce(&mut self, step: usize, attempt: u32) -> bool {
         let why = self.tracks[step].why.clone().unwrap_or_default();
         let kind = EventKind::StepStarted { id: self.id(step), attempt, why };
-        match self.ledger.intend(self.clock.monotonic(), kind, self.durability(step)) {
+        let now = self.clock.monotonic();
+        let written = self.ledger.intend(now, kind, self.durability(step)).and_then(|()| {
+            let (id, boot_id) = (self.id(step), self.reboots.boot_id.clone());
+            match self.tracks[step].reboots {
+                // A request that nobody remembers would not be counted.
+                true => self.ledger.intend(now, EventKind::RebootRequested { id, boot_id }, Durability::Now),
+                false => Ok(()),
+            }
+        });
+        match written {
             Ok(()) => {
                 self.applied_any = true;
                 true
@@ -197,12 +215,9 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
         self.jobs_out -= 1;
         self.tracks[step].busy = false;
         match what {
-            What::Checked(Ok(Condition::AlreadySo)) => self.finish_step(step, at, Finish::AlreadySo),
+            What::Checked(Ok(condition)) => self.weigh(step, at, condition),
+            What::Applied(Ok(())) if self.tracks[step].reboots => self.go_down(step),
             What::Applied(Ok(())) => self.finish_step(step, at, Finish::Done),
-            What::Checked(Ok(Condition::Needed(why))) => {
-                self.tracks[step].why = Some(why);
-                self.go_on(step, Work::Apply);
-            }
             What::Checked(Err(error)) | What::Applied(Err(error)) => {
                 self.steps_under_way -= 1;
                 self.judge(step, at, error);
@@ -214,6 +229,35 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
             }
             What::Detail(_) | What::Died => {}
         }
+    }
+
+    /// What a look at the machine means for the step.
+    fn weigh(&mut self, step: usize, at: Duration, condition: Condition) {
+        let why = match condition {
+            Condition::AlreadySo if self.reboots.is_pending(&self.id(step)) => {
+                "a reboot was asked for in this boot, and has not happened".to_owned()
+            }
+            Condition::AlreadySo => return self.finish_step(step, at, Finish::AlreadySo),
+            Condition::Needed(why) => {
+                self.tracks[step].why = Some(why);
+                return self.go_on(step, Work::Apply);
+            }
+            Condition::NeedsReboot(why) => why,
+        };
+        if let Err(error) = self.reboots.decide(&why) {
+            self.steps_under_way -= 1;
+            return self.judge(step, at, error);
+        }
+        self.tracks[step].reboots = true;
+        self.tracks[step].why = Some(why);
+        self.go_on(step, Work::Apply);
+    }
+
+    /// The reboot is under way: nothing new starts, and the step is not done before another boot.
+    fn go_down(&mut self, step: usize) {
+        self.steps_under_way -= 1;
+        self.rebooting = Some((self.id(step), self.tracks[step].why.clone().unwrap_or_default()));
+        self.halt();
     }
 
     fn hear_detail(&mut self, step: usize, at: Duration, text: String) {
@@ -228,7 +272,7 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
     }
 
     fn go_on(&mut self, step: usize, work: Work) {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.rebooting.is_some() {
             self.steps_under_way -= 1;
         } else {
             self.due.push_back((step, work));
@@ -248,7 +292,7 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
         for &dependent in self.graph.dependents(step) {
             let track = &mut self.tracks[dependent];
             track.unmet_needs -= 1;
-            if track.unmet_needs == 0 && self.failure.is_none() {
+            if track.unmet_needs == 0 && self.failure.is_none() && self.rebooting.is_none() {
                 self.ready.insert(dependent);
             }
         }
@@ -292,6 +336,10 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
     fn stop_for(&mut self, step: usize, error: StepError) {
         let id = self.id(step);
         self.failure.get_or_insert((id, error));
+        self.halt();
+    }
+
+    fn halt(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.ready.clear();
         for (_, work) in std::mem::take(&mut self.due) {
@@ -323,6 +371,14 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
     pub(crate) fn end(mut self, plan: &Digest) -> Vec<Event> {
         let at = self.clock.monotonic();
         let written = match (self.failure.take(), self.applied_any) {
+            // Whatever else failed meanwhile is looked at again in the next boot.
+            _ if self.rebooting.is_some() => {
+                let (step, why) = self.rebooting.take().unwrap_or_else(|| (StepId::from(RECORD_STEP), String::new()));
+                let outcome = RunOutcome::Rebooting { step, why };
+                // The request is recorded already, and nobody can call it back.
+                let _ = self.ledger.record(at, EventKind::RunFinished { outcome }, Durability::Now);
+                Ok(())
+            }
             (Some(failure), _) => {
                 // As above: there is a better reason to fail than a missing record of the failure.
                 let _ = self.ledger.record(at, failed_run(failure), Durability::Now);

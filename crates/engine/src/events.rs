@@ -119,6 +119,12 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_in_ms: Option<u64>,
     },
+    /// Written durably before a reboot is asked for, with the boot that is to end. Only a run in another boot proves that
+    /// it did.
+    RebootRequested {
+        id: StepId,
+        boot_id: String,
+    },
     RunFinished {
         outcome: RunOutcome,
     },
@@ -169,6 +175,11 @@ pub enum RunOutcome {
         message: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advice: Option<String>,
+    },
+    /// The machine was asked to reboot and goes down; the next run resumes.
+    Rebooting {
+        step: StepId,
+        why: String,
     },
     /// Only in reports: the events end within the run, which is still going or was cut off by a crash or a reboot.
     Unfinished,

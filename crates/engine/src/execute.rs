@@ -14,6 +14,8 @@ pub enum Condition {
     AlreadySo,
     /// With the reason, for people.
     Needed(String),
+    /// Only a reboot makes it so; `apply` asks for one. The engine counts them, and ends the run once it is asked for.
+    NeedsReboot(String),
 }
 
 /// What the journal knows about a step.

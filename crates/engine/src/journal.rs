@@ -24,6 +24,7 @@ use crate::{
     digest::Digest,
     events::{Event, EventKind, RunOutcome, StepOutline, Timestamp},
     plan::StepId,
+    rotation::{RotationLimits, decide_cut, draw_together},
 };
 
 const CHECKSUM_LENGTH: usize = 16;
@@ -42,6 +43,9 @@ pub trait LogStore {
 
     /// Cuts everything behind the first `len` bytes.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Puts these bytes in the place of all others in one step that survives a loss of power: old or new, never a mixture.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
 impl<S: LogStore + ?Sized> LogStore for Box<S> {
@@ -57,6 +61,9 @@ impl<S: LogStore + ?Sized> LogStore for Box<S> {
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         (**self).truncate(len)
     }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).replace(bytes)
+    }
 }
 
 impl<S: LogStore + ?Sized> LogStore for &mut S {
@@ -71,6 +78,9 @@ impl<S: LogStore + ?Sized> LogStore for &mut S {
     }
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         (**self).truncate(len)
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (**self).replace(bytes)
     }
 }
 
@@ -143,11 +153,44 @@ pub struct Journal<S = Box<dyn LogStore>> {
     store: S,
     events: Vec<Event>,
     last_checksum: String,
+    bytes: u64,
     unsynced: bool,
     health: Health,
 }
 
 impl<S: LogStore> Journal<S> {
+    /// Draws old runs together if the journal is longer than it should be; says whether it did. What is recorded done stays
+    /// so. If the store fails, the journal is as it was or as it shall be, and nothing is lost.
+    pub fn rotate(&mut self, limits: RotationLimits) -> Result<bool, JournalError> {
+        if self.bytes <= limits.above || self.health == Health::Broken {
+            return Ok(false);
+        }
+        let size =
+            |event: &Event| serde_json::to_string(event).map_or(0, |json| (json.len() + CHECKSUM_LENGTH + 2) as u64);
+        let cut = decide_cut(&self.events, size, limits.keep);
+        let kept = draw_together(&self.events, cut);
+        // One long run, or some that are drawn together already.
+        if cut == 0 || kept.len() >= self.events.len() {
+            return Ok(false);
+        }
+        let (mut text, mut last_checksum) = (String::new(), FIRST_CHECKSUM.to_owned());
+        for event in &kept {
+            let json = serde_json::to_string(event).map_err(|source| JournalError::Encode { source })?;
+            last_checksum = checksum(&last_checksum, json.as_bytes());
+            text.push_str(&format!("{last_checksum} {json}\n"));
+        }
+        if self.store.replace(text.as_bytes()).is_err() {
+            // A long journal is no reason to stop. But which of the two is there now?
+            let bytes = self.store.load().map_err(|source| JournalError::Load { source })?;
+            let parsed = parse_journal(&bytes);
+            (self.events, self.last_checksum, self.bytes) = (parsed.events, parsed.last_checksum, parsed.whole_bytes);
+            return Ok(false);
+        }
+        (self.events, self.last_checksum, self.bytes) = (kept, last_checksum, text.len() as u64);
+        self.unsynced = false;
+        Ok(true)
+    }
+
     pub fn open(mut store: S) -> Result<(Self, Recovery), JournalError> {
         let bytes = store.load().map_err(|source| JournalError::Load { source })?;
         let parsed = parse_journal(&bytes);
@@ -158,6 +201,7 @@ impl<S: LogStore> Journal<S> {
             store,
             events: parsed.events,
             last_checksum: parsed.last_checksum,
+            bytes: parsed.whole_bytes,
             // A process that was killed may have left records, or we a truncation, that no disk has seen yet.
             unsynced: !bytes.is_empty(),
             health: Health::Sound,
@@ -173,10 +217,12 @@ impl<S: LogStore> Journal<S> {
         let json = serde_json::to_string(event).map_err(|source| JournalError::Encode { source })?;
         let sum = checksum(&self.last_checksum, json.as_bytes());
         self.unsynced = true;
-        self.store.append(format!("{sum} {json}\n").as_bytes()).map_err(|source| {
+        let line = format!("{sum} {json}\n");
+        self.store.append(line.as_bytes()).map_err(|source| {
             self.health = Health::Broken;
             JournalError::Append { source }
         })?;
+        self.bytes += line.len() as u64;
         self.last_checksum = sum;
         self.events.push(event.clone());
         Ok(())
@@ -209,29 +255,7 @@ impl<S> Journal<S> {
     /// it needs was: it built on what was there before. Nor does anything from before the run of another plan, which may
     /// have undone it.
     pub fn history(&self, plan: &Digest) -> BTreeSet<StepId> {
-        let mut done = BTreeSet::new();
-        let mut current: Option<&Digest> = None;
-        let mut outline: &[StepOutline] = &[];
-        for event in &self.events {
-            match &event.kind {
-                EventKind::RunStarted { plan: started, steps, .. } => {
-                    outline = steps;
-                    if started != plan {
-                        done.clear();
-                    }
-                    current = Some(started);
-                }
-                _ if current != Some(plan) => {}
-                EventKind::StepFinished { id, .. } => {
-                    done.insert(id.clone());
-                }
-                EventKind::StepStarted { id, .. } | EventKind::StepFailed { id, .. } => {
-                    forget(&mut done, id, outline);
-                }
-                _ => {}
-            }
-        }
-        done
+        history(&self.events, plan)
     }
 
     /// The plan, if it came to have one, and the outcome of the last recorded run.
@@ -248,6 +272,33 @@ impl<S> Journal<S> {
         });
         Some((plan, outcome.unwrap_or(RunOutcome::Unfinished)))
     }
+}
+
+/// See [`Journal::history`].
+pub(crate) fn history(events: &[Event], plan: &Digest) -> BTreeSet<StepId> {
+    let mut done = BTreeSet::new();
+    let mut current: Option<&Digest> = None;
+    let mut outline: &[StepOutline] = &[];
+    for event in events {
+        match &event.kind {
+            EventKind::RunStarted { plan: started, steps, .. } => {
+                outline = steps;
+                if started != plan {
+                    done.clear();
+                }
+                current = Some(started);
+            }
+            _ if current != Some(plan) => {}
+            EventKind::StepFinished { id, .. } => {
+                done.insert(id.clone());
+            }
+            EventKind::StepStarted { id, .. } | EventKind::StepFailed { id, .. } => {
+                forget(&mut done, id, outline);
+            }
+            _ => {}
+        }
+    }
+    done
 }
 
 /// The step, and all that build on it, are done no more.

@@ -117,7 +117,7 @@ impl<'a, S: LogStore> Ledger<'a, S> {
         let kind = EventKind::RunFinished { outcome: RunOutcome::NothingToDo };
         let stale = match self.journal.last_run() {
             None | Some((_, RunOutcome::Done | RunOutcome::NothingToDo)) => self.open,
-            Some((last, RunOutcome::Failed { .. } | RunOutcome::Unfinished)) => {
+            Some((last, RunOutcome::Failed { .. } | RunOutcome::Rebooting { .. } | RunOutcome::Unfinished)) => {
                 if last == Some(plan) && !self.open {
                     self.held.clear();
                 }

@@ -25,6 +25,7 @@ use crate::{
     journal::{Journal, LogStore},
     ledger::Ledger,
     plan::{Plan, StepId},
+    reboot::Reboots,
     report::Report,
     retry::{Jitter, RetryPolicy},
 };
@@ -81,13 +82,14 @@ impl<A: Serialize + Sync> PlannedRun<'_, A> {
         let digest = plan.digest();
         let started = EventKind::RunStarted { plan: digest.clone(), boot_id: boot_id.to_owned(), steps: outline(plan) };
         let done = ledger.history(&digest);
+        let reboots = Reboots::from_events(ledger.earlier_events(), &digest, boot_id);
         let done_before: Vec<_> = plan.steps.iter().map(|step| AtomicBool::new(done.contains(&step.id))).collect();
         let events = match plan.validate() {
             Ok(()) => {
                 let stop = AtomicBool::new(false);
                 let graph = plan.graph();
                 let world = World { plan, graph: &graph, executor, clock, done_before: &done_before, stop: &stop };
-                let setting = Setting { plan, clock, jitter, retry, stop: &stop };
+                let setting = Setting { plan, clock, jitter, retry, stop: &stop, reboots };
                 let mut course = Course::new(setting, ledger, started);
                 match workers {
                     Workers::Sequential { order } => drive_sequentially(&mut course, &world, order),

@@ -179,7 +179,10 @@ impl RunRecord {
             | EventKind::PhaseFinished { .. }
             | EventKind::PhaseFailed { .. } => self.note_phase(event),
             EventKind::FactsGathered { facts } => self.facts.clone_from(facts),
-            EventKind::RunOpened { .. } | EventKind::RunStarted { .. } | EventKind::Unknown => {}
+            EventKind::RunOpened { .. }
+            | EventKind::RunStarted { .. }
+            | EventKind::RebootRequested { .. }
+            | EventKind::Unknown => {}
         }
     }
 

@@ -265,6 +265,9 @@ fn verdict(run: &RunRecord, duration: Duration, position: Position) -> (String, 
         RunOutcome::Done => (format!("done in {took}"), Mood::Good),
         RunOutcome::NothingToDo => ("nothing to do".to_owned(), Mood::Good),
         RunOutcome::Failed { step, .. } => (format!("failed after {took} at {}", clean(step.as_str())), Mood::Bad),
+        RunOutcome::Rebooting { step, .. } => {
+            (format!("rebooting after {took}, for {}", clean(step.as_str())), Mood::Open)
+        }
         RunOutcome::Unfinished if position.number < position.of => (format!("cut off after {took}"), Mood::Open),
         RunOutcome::Unfinished => (format!("not ended after {took}"), Mood::Open),
     }

@@ -76,6 +76,19 @@ pub struct Staged {
     files: Vec<StagedFile>,
     /// One path on each file system touched.
     file_systems: BTreeMap<u64, PathBuf>,
+    /// The same of those that must be durable before the first switch, and are not touched by it.
+    before_switch: BTreeMap<u64, PathBuf>,
+}
+
+impl Staged {
+    /// Has `commit` make the file system of `path` durable too, before the first name is switched: for notes about what
+    /// the switch will replace. Costs nothing if a staged file lies there. An absent path is skipped.
+    pub fn sync_before_switch(&mut self, disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
+        if let Some(stat) = disk.stat(path)? {
+            self.before_switch.entry(stat.device).or_insert_with(|| path.to_owned());
+        }
+        Ok(())
+    }
 }
 
 struct StagedFile {
@@ -162,7 +175,11 @@ pub fn stage(disk: &dyn Disk, files: &[FileWrite<'_>]) -> Result<Staged, FileErr
         }
         refuse_obstacle(disk, file.path)?;
     }
-    let mut staged = Staged { files: Vec::with_capacity(files.len()), file_systems: BTreeMap::new() };
+    let mut staged = Staged {
+        files: Vec::with_capacity(files.len()),
+        file_systems: BTreeMap::new(),
+        before_switch: BTreeMap::new(),
+    };
     for file in files {
         if let Err(error) = stage_one(disk, file, &mut staged) {
             discard(disk, staged);
@@ -188,7 +205,8 @@ fn stage_one(disk: &dyn Disk, file: &FileWrite<'_>, staged: &mut Staged) -> Resu
 /// When this returns `Ok`, every file is new for ever. When it fails or dies in between, each single file is old or
 /// new; staging and committing again completes the set.
 pub fn commit(disk: &dyn Disk, staged: Staged) -> Result<(), FileError> {
-    for path in staged.file_systems.values() {
+    let also = staged.before_switch.iter().filter(|(device, _)| !staged.file_systems.contains_key(device));
+    for path in staged.file_systems.values().chain(also.map(|(_, path)| path)) {
         if let Err(error) = disk.sync_file_system(path) {
             discard(disk, staged);
             return Err(error.into());

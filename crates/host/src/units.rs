@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use stand_in::StandInUnits;
-pub(crate) use stand_in::{enable_on_disk, find, is_enabled};
+pub(crate) use stand_in::{disable_on_disk, enable_on_disk, find, is_enabled};
 pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
 
 /// The full name of a unit, for example `kubelet.service`.
@@ -126,6 +126,12 @@ pub trait Units: Send + Sync {
     fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError>;
     /// Makes a unit that failed one that does not run, and forgets how often it was started of late.
     fn reset_failed(&self, unit: &UnitName) -> Result<(), UnitError>;
+    /// Stops the unit and waits for the job to end. One that does not run, or is not known, is left alone.
+    fn stop_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
+    /// Takes the links of `enable` away; as there, on files, and not durable before a sync. Unknown units are left alone.
+    fn disable(&self, units: &[UnitName]) -> Result<(), UnitError>;
+    /// Asks for an orderly restart of the machine and returns once that is under way: whoever calls must end soon.
+    fn reboot(&self) -> Result<(), UnitError>;
     /// What stands behind this: shown to people when it is not a real service manager.
     fn describe(&self) -> &'static str;
 }

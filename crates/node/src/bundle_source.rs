@@ -10,6 +10,7 @@ use render::bundle::{Bundle, MAX_BUNDLE_BYTES};
 use render::{Payload, PayloadError, Stub};
 
 use crate::kept;
+use crate::timekeeping::WrongClock;
 
 /// Larger than any user data: a bundle beyond it is a mistake.
 const BUNDLE_LIMIT: u64 = 4 * 1024 * 1024;
@@ -28,6 +29,8 @@ pub enum BundleSourceError {
     NotFetched { stub: Box<Stub> },
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Clock(#[from] WrongClock),
 }
 
 impl BundleSourceError {
@@ -37,7 +40,7 @@ impl BundleSourceError {
             Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. }) => ErrorClass::WrongInput,
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
-            Self::NotFetched { .. } => ErrorClass::Transient,
+            Self::NotFetched { .. } | Self::Clock(_) => ErrorClass::Transient,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Joins the other rooms: a bundle from `render`, a machine from `host`, a scheduler from `engine`. Deciding
 //! ([`plan_first_boot`]) is pure; doing ([`apply`]) goes through the host's traits only.
 
+mod before;
 mod bundle_source;
 mod expected;
 mod facts;
@@ -14,12 +15,15 @@ mod network;
 mod outlook;
 mod plan;
 mod refusals;
+mod reset;
 mod session;
 mod snap;
 mod status;
 mod steps;
 mod store;
+mod timekeeping;
 mod told;
+mod verify;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
@@ -31,6 +35,7 @@ pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings
 pub use outlook::Outlook;
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
+pub use reset::{Forgotten, ResetAction, ResetOptions, SAVED_FOLDER, plan_reset, preview_reset, reset};
 pub use session::{
     Applied, DeliverBundle, GatherFacts, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply,
     apply_delivery, apply_with, load_events, prepare, preview,
@@ -38,7 +43,9 @@ pub use session::{
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
+pub use timekeeping::{WrongClock, wait_for_clock};
 pub use told::{
     CLUSTER_API_PATH, DURABLE_REPORT_PATH, FAILED_PATH, NodeReport, REPORT_PATH, RunResult, SUCCESS_PATH, tell,
     tell_webhook, withdraw,
 };
+pub use verify::{Aspect, Finding, Verification, verify};

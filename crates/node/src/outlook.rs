@@ -71,6 +71,7 @@ fn next(phase: Phase, now: &[String], remaining: &[String], worker: Worker) -> O
         }
         (Phase::NotFetched | Phase::NotStarted, _) => "nodestrap apply, which the bootstrap unit runs".to_owned(),
         (Phase::Unfinished, _) => format!("the next nodestrap apply resumes{resume}"),
+        (Phase::Rebooting, _) => format!("the machine boots, and the bootstrap unit resumes{resume}"),
         (Phase::Failed, _) => format!("the bootstrap unit tries again by itself{resume}"),
         (Phase::Joining, _) => "the kubelet gets its certificate, then the node registers".to_owned(),
         (Phase::Joined, _) => return None,
@@ -83,7 +84,7 @@ fn since(phase: Phase, report: Option<&Report>, events: &[Event]) -> Option<Time
     match phase {
         Phase::Failed => failing_since(events),
         Phase::Unfinished | Phase::NotFetched => Some(report.started_at),
-        Phase::Joining | Phase::Joined => Some(report.started_at.after(Duration::from_millis(report.duration_ms))),
+        Phase::Rebooting | Phase::Joining | Phase::Joined => Some(report.started_at.after(Duration::from_millis(report.duration_ms))),
         Phase::NotDelivered | Phase::BundleBroken | Phase::NotStarted => None,
     }
 }

@@ -23,6 +23,12 @@ const RELOAD_DEADLINE: Duration = Duration::from_secs(60);
 /// containerd reads its whole metadata store before it says that it is ready.
 const SERVICE_DEADLINE: Duration = Duration::from_secs(300);
 
+/// Time clients set the clock within seconds after the network is up.
+pub(crate) const CLOCK_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Left by packages of Debian and Ubuntu, and by hooks on any system. Both are gone after a boot.
+const REBOOT_MARKERS: [&str; 2] = ["/run/reboot-required", "/run/nodestrap/reboot-required"];
+
 /// Beyond the timeout of a hook, which systemd keeps: it asks the processes to end, and after 90 seconds ends them.
 const HOOK_MARGIN: Duration = Duration::from_secs(120);
 
@@ -30,7 +36,10 @@ const HOOK_MARGIN: Duration = Duration::from_secs(120);
 pub(crate) const UNIT_FOLDER: &str = "/etc/systemd/system";
 
 /// Folders that the kubelet and the container runtime expect, besides those of the bundle's files.
-const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/etc/kubernetes/manifests"];
+pub(crate) const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/etc/kubernetes/manifests"];
+
+/// The step that switches files in.
+pub(crate) const COMMIT_STEP: &str = "commit-files";
 
 /// The vocabulary of a node: one domain verb each, never "run this command".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +54,10 @@ pub enum Action {
     CheckPrograms {
         paths: Vec<String>,
     },
+    /// Certificates look invalid to a clock that is years behind; better that it is named.
+    CheckClock,
+    /// What is there now, and was not made by nodestrap, is kept, so that `reset` can put it back.
+    KeepBefore,
     MakeFolders {
         paths: Vec<String>,
     },
@@ -71,6 +84,8 @@ pub enum Action {
     CommitFiles {
         files: Vec<PlannedFile>,
     },
+    /// What an earlier bundle brought and this one does not is undone.
+    RemoveFiles,
     ReloadUnits {
         units: Vec<String>,
     },
@@ -107,6 +122,10 @@ pub enum Action {
     /// Started by snapd, and waited for.
     StartSnap {
         snap: String,
+    },
+    /// Only what runs after the last reboot may open the gate.
+    RebootIfRequired {
+        markers: Vec<String>,
     },
     OpenGate {
         path: String,
@@ -147,7 +166,8 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
     let mut steps = Sequence { bundle, gate, snap, steps: Vec::new() };
     steps.prepare(facts);
     steps.write_files();
-    let before_gate = steps.start_units();
+    let mut before_gate = steps.start_units();
+    steps.settle_machine(&mut before_gate);
     steps.open_gate(&before_gate);
     Plan::new(inputs(bundle, facts), steps.steps)
 }
@@ -205,8 +225,10 @@ impl Sequence<'_> {
         let programs = Action::CheckPrograms { paths: bundle.required_programs.clone() };
         self.add("check-programs", &checked, FILES_DEADLINE, programs);
         let folders = Action::MakeFolders { paths: FOLDERS.map(str::to_owned).to_vec() };
-        self.add("make-folders", &checked, FILES_DEADLINE, folders);
-        self.add("stage-files", &checked, FILES_DEADLINE, Action::StageFiles { files: self.files(Early::No) });
+        self.add("keep-before", &checked, FILES_DEADLINE, Action::KeepBefore);
+        let kept = ["keep-before"];
+        self.add("make-folders", &kept, FILES_DEADLINE, folders);
+        self.add("stage-files", &kept, FILES_DEADLINE, Action::StageFiles { files: self.files(Early::No) });
         let all_prepared = ["check-programs", "make-folders", "stage-files"];
         let close = Action::CloseGate { path: bundle.gate.path.clone() };
         self.add_barrier("close-gate", &all_prepared, FILES_DEADLINE, close);
@@ -215,14 +237,15 @@ impl Sequence<'_> {
     fn write_files(&mut self) {
         let before = self.run_hooks_before_files();
         let files = self.files(Early::No);
-        self.add("commit-files", &before, FILES_DEADLINE, Action::CommitFiles { files: files.clone() });
+        self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::CommitFiles { files: files.clone() });
         self.add("verify-files", &["commit-files"], FILES_DEADLINE, Action::VerifyFiles { files });
         // Enabling reads unit files from the disk, so one reload after it serves both; a reload takes half a second.
         let enabled = Action::EnableUnits { units: self.enabled_units() };
         self.add("enable-units", &["commit-files"], RELOAD_DEADLINE, enabled);
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
         let units = self.bundle.units.iter().map(|unit| &unit.name).chain(hooks).cloned().collect();
-        self.add("reload-units", &["enable-units"], RELOAD_DEADLINE, Action::ReloadUnits { units });
+        self.add("remove-files", &["commit-files"], SERVICE_DEADLINE, Action::RemoveFiles);
+        self.add("reload-units", &["enable-units", "remove-files"], RELOAD_DEADLINE, Action::ReloadUnits { units });
     }
 
     /// Gives the step after which files may change. The units of these hooks come before all other files: systemd starts
@@ -292,6 +315,15 @@ impl Sequence<'_> {
         let mut units = units_with(self.bundle, Start::AfterGate);
         units.retain(|unit| !self.snap.as_ref().is_some_and(|snap| snap.owns(unit)));
         units
+    }
+
+    /// A machine that is about to reboot, or does not know the time, is no node yet. The time client may be one of the
+    /// units that were started.
+    fn settle_machine(&mut self, before_gate: &mut Vec<String>) {
+        self.add("check-clock", before_gate, CLOCK_DEADLINE, Action::CheckClock);
+        let reboot = Action::RebootIfRequired { markers: REBOOT_MARKERS.map(str::to_owned).to_vec() };
+        self.add_barrier("reboot-if-required", before_gate, FILES_DEADLINE, reboot);
+        before_gate.extend(["check-clock", "reboot-if-required"].map(str::to_owned));
     }
 
     fn open_gate(&mut self, before_gate: &[String]) {

@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Clock, Condition, ErrorClass, Event, Executor, History, Jitter, Journal, JournalError, Opening, Plan, PlanError,
-    PlannedRun, Recovery, Report, RetryPolicy, RunOutcome, Step, StepError, StepId, Workers,
+    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening, Plan,
+    PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepError, StepId,
+    Timestamp, Workers,
 };
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
@@ -19,7 +20,8 @@ use crate::bundle_source::{BundleSourceError, Delivered, Way};
 use crate::expected::ExpectedPlan;
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::kept;
-use crate::plan::{Action, plan_first_boot};
+use crate::plan::{Action, COMMIT_STEP, plan_first_boot};
+use crate::reset::RESTORE_STEP;
 use crate::steps::{NodeExecutor, Ownership, chain};
 use crate::store::{JournalFile, JournalSnapshot};
 
@@ -54,6 +56,15 @@ pub enum SessionError {
     Lock(#[source] DiskError),
     #[error("the fetched bundle cannot be kept on this node")]
     Keep(#[source] FileError),
+    #[error(
+        "this node is complete, but there is no record of what was on it before (/var/lib/nodestrap/before): nothing can \
+         be put back"
+    )]
+    NoRecord,
+    #[error("what nodestrap remembers of this node cannot be removed")]
+    Forget(#[source] FileError),
+    #[error("cannot look at the files of this node")]
+    Look(#[source] FileError),
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error("no plan can be made from this bundle")]
@@ -69,7 +80,13 @@ impl SessionError {
         match self {
             Self::Busy => ErrorClass::Transient,
             Self::Plan(_) | Self::OtherPlan(_) => ErrorClass::WrongInput,
-            Self::Facts(_) | Self::Lock(_) | Self::Journal(_) | Self::Keep(_) => ErrorClass::NeedsOperator,
+            Self::Facts(_)
+            | Self::Lock(_)
+            | Self::Journal(_)
+            | Self::Keep(_)
+            | Self::NoRecord
+            | Self::Forget(_)
+            | Self::Look(_) => ErrorClass::NeedsOperator,
         }
     }
 }
@@ -92,8 +109,8 @@ pub fn preview(
     plan: &Plan<Action>,
     clock: &dyn Clock,
 ) -> Result<Vec<Preview>, SessionError> {
-    let executor = executor(host, bundle, plan, clock);
     let (journal, _) = Journal::open(JournalSnapshot::load(host.disk.as_ref()))?;
+    let executor = executor(host, bundle, plan, clock, &Past::of(journal.events()));
     let done = journal.history(&plan.digest());
     let look = |step: &Step<Action>| {
         let history = History { done_before: done.contains(&step.id) };
@@ -108,8 +125,37 @@ pub struct Preview {
     pub condition: Result<Condition, StepError>,
 }
 
-fn executor<'a>(host: &'a NodeHost, bundle: &'a Bundle, plan: &Plan<Action>, clock: &'a dyn Clock) -> NodeExecutor<'a> {
+/// What the journal says about this machine, whatever the plan.
+struct Past {
+    /// Files of a bundle were switched in, and not undone since.
+    committed: bool,
+    newest_record: Timestamp,
+}
+
+impl Past {
+    fn of(events: &[Event]) -> Self {
+        let is_committed = |before: bool, event: &Event| match &event.kind {
+            EventKind::StepFinished { id, .. } if id.0 == COMMIT_STEP => true,
+            EventKind::StepFinished { id, .. } if id.0 == RESTORE_STEP => false,
+            _ => before,
+        };
+        Self {
+            committed: events.iter().fold(false, is_committed),
+            newest_record: events.iter().map(|event| event.at).max().unwrap_or_default(),
+        }
+    }
+}
+
+fn executor<'a>(
+    host: &'a NodeHost,
+    bundle: &'a Bundle,
+    plan: &Plan<Action>,
+    clock: &'a dyn Clock,
+    past: &Past,
+) -> NodeExecutor<'a> {
     NodeExecutor {
+        committed_before: past.committed,
+        newest_record: past.newest_record,
         disk: host.disk.as_ref(),
         units: host.units.as_ref(),
         snaps: host.snaps.as_ref(),
@@ -181,6 +227,8 @@ fn converge(
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
+    journal.rotate(RotationLimits::default())?;
+    let past = Past::of(journal.events());
     (surroundings.on_recovery)(&recovery);
     let boot_id = host.machine.boot_id().map(|id| id.0).unwrap_or_default();
     let opening = Opening::new(&mut journal, surroundings.sink, surroundings.clock, &boot_id);
@@ -210,7 +258,7 @@ fn converge(
         return Err(SessionError::OtherPlan(difference));
     }
     opening.facts(facts.notes());
-    let executor = executor(host, &bundle, &plan, surroundings.clock);
+    let executor = executor(host, &bundle, &plan, surroundings.clock, &past);
     let report = opening.run(PlannedRun {
         plan: &plan,
         executor: &executor,

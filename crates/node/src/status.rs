@@ -32,6 +32,8 @@ pub enum Phase {
     NotStarted,
     /// A run began and has not ended: it is at work, or it was cut off and the next one resumes.
     Unfinished,
+    /// The last run asked for a reboot; the next one, after it, resumes.
+    Rebooting,
     /// The last run ended with an error.
     Failed,
     /// Complete; the kubelet may start but has no credentials of its own yet.
@@ -163,6 +165,9 @@ fn assess(
     };
     if let Some(blocked) = failure(report) {
         return (Phase::Failed, format!("stopped at {}; the gate is shut", blocked.by), Some(blocked));
+    }
+    if let RunOutcome::Rebooting { why, .. } = &report.outcome {
+        return (Phase::Rebooting, format!("rebooting: {why}; resumes by itself"), None);
     }
     let done = report.steps.iter().filter(|step| is_done(&step.outcome)).count();
     let summary = format!("{done} of {} steps done; the next apply resumes", report.steps.len());

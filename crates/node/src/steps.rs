@@ -9,17 +9,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, StepContext, StepError};
+use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, StepContext, StepError, Timestamp};
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, Difference, FileWrite, Staged};
 use host::snaps::Snaps;
 use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
 use render::bundle::Bundle;
 
+use crate::before::{self, BeforeError, Wanted};
 use crate::gate::{self, GateState};
-use crate::plan::{AFTER_KUBELET, Action, PlannedFile, UNIT_FOLDER, has_line, unit_text};
+use crate::plan::{AFTER_KUBELET, Action, FOLDERS, PlannedFile, UNIT_FOLDER, has_line, unit_text};
 use crate::refusals::Refusal;
+use crate::timekeeping;
 
+/// A marker says a line, if anything.
+const MARKER_LIMIT: u64 = 64 * 1024;
 /// Folders that programs of the node read.
 const FOLDER_MODE: u32 = 0o755;
 
@@ -33,6 +37,10 @@ pub(crate) struct NodeExecutor<'a> {
     pub(crate) clock: &'a dyn Clock,
     /// `stage-files` found every file as planned, so nothing has changed one since and nobody needs to look again.
     pub(crate) files_are_as_planned: AtomicBool,
+    /// The journal tells of files that were switched in, by whichever plan, and were not taken back since.
+    pub(crate) committed_before: bool,
+    /// When the journal was last written, by the clock of then.
+    pub(crate) newest_record: Timestamp,
     /// What `stage-files` left for `commit-files` of the same run.
     pub(crate) staged: Mutex<Option<Staged>>,
 }
@@ -47,7 +55,7 @@ pub enum Ownership {
 }
 
 impl Ownership {
-    fn owner(self) -> Option<(u32, u32)> {
+    pub(crate) fn owner(self) -> Option<(u32, u32)> {
         match self {
             Self::Root => Some((0, 0)),
             Self::Keep => None,
@@ -60,6 +68,13 @@ impl Executor<Action> for NodeExecutor<'_> {
         match &step.action {
             Action::CheckBundle { refusals, remarks } => check_bundle(refusals, remarks, history),
             Action::CheckPrograms { paths } => self.check_programs(paths),
+            Action::KeepBefore => Ok(match self.wanted().missing().map_err(|error| before_error(&error))? {
+                None => Condition::AlreadySo,
+                Some(why) => Condition::Needed(why),
+            }),
+            Action::RemoveFiles => self.check_obsolete(),
+            Action::CheckClock => self.check_clock(),
+            Action::RebootIfRequired { markers } => self.check_reboot(markers),
             Action::MakeFolders { paths } => self.check_folders(paths),
             Action::StageFiles { files } => {
                 let condition = match self.check_files(files)? {
@@ -106,10 +121,17 @@ impl Executor<Action> for NodeExecutor<'_> {
                 [] => Ok(()),
                 missing => Err(programs_missing(missing)),
             },
+            Action::KeepBefore => self.wanted().keep().map_err(|error| before_error(&error)),
+            Action::RemoveFiles => self.remove_obsolete(context),
+            Action::CheckClock => self.check_clock().map(drop),
+            Action::RebootIfRequired { .. } => self.units.reboot().map_err(|error| unit_error(&error)),
             Action::MakeFolders { paths } => self.make_folders(paths),
             Action::StageFiles { files } => self.stage(files),
             Action::CloseGate { path } => {
-                files::remove_durable(self.disk, Path::new(path)).map(drop).map_err(|error| file_error(&error))
+                // A gate that was there before nodestrap came is among what is kept.
+                files::sync_all(self.disk, &[Path::new(before::RECORD_PATH)])
+                    .and_then(|()| files::remove_durable(self.disk, Path::new(path)).map(drop))
+                    .map_err(|error| file_error(&error))
             }
             Action::CommitFiles { files } => self.commit(files),
             Action::CommitHooks { files } => self.commit_hooks(files),
@@ -251,6 +273,12 @@ impl NodeExecutor<'_> {
             // A file changed between the two steps' checks, or a first attempt used the staged set up.
             None => files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?,
         };
+        self.switch_in(staged)
+    }
+
+    /// What was there before is durable when the first name is switched.
+    fn switch_in(&self, mut staged: Staged) -> Result<(), StepError> {
+        staged.sync_before_switch(self.disk, Path::new(before::RECORD_PATH)).map_err(|error| disk_error(&error))?;
         files::commit(self.disk, staged).map_err(|error| file_error(&error))
     }
 
@@ -261,17 +289,102 @@ impl NodeExecutor<'_> {
         }
     }
 
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            disk: self.disk,
+            units: self.units,
+            bundle: self.bundle,
+            folders: &FOLDERS,
+            committed_before: self.committed_before,
+        }
+    }
+
+    /// Waited for by trying again until the deadline, since a time client may be about to set it.
+    fn check_clock(&self) -> Result<Condition, StepError> {
+        let earliest = timekeeping::earliest_of_bundle(self.bundle);
+        let earliest =
+            timekeeping::earliest(self.disk, earliest, self.newest_record).map_err(|error| disk_error(&error))?;
+        match timekeeping::decide_clock(self.clock.now(), &earliest) {
+            Ok(()) => Ok(Condition::AlreadySo),
+            Err(wrong) => Err(StepError::transient(wrong.to_string()).with_advice(timekeeping::ADVICE)),
+        }
+    }
+
+    /// A node that is complete is not rebooted by us: that is for those who drain it first.
+    fn check_reboot(&self, markers: &[String]) -> Result<Condition, StepError> {
+        let complete = GateState::Open { plan: self.plan.to_string(), bundle: self.bundle.digest() };
+        if self.gate(&self.bundle.gate.path)? == complete {
+            return Ok(Condition::AlreadySo);
+        }
+        for marker in markers {
+            if self.disk.stat(Path::new(marker)).map_err(|error| disk_error(&error))?.is_some() {
+                return Ok(Condition::NeedsReboot(format!("{marker} is there{}", self.said_by(marker))));
+            }
+        }
+        Ok(Condition::AlreadySo)
+    }
+
+    /// What a marker says about itself: its first line.
+    fn said_by(&self, marker: &str) -> String {
+        let text = self.disk.read(Path::new(marker), MARKER_LIMIT).ok().flatten().unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let line: String =
+            text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(120).collect();
+        if line.trim().is_empty() { String::new() } else { format!(" ({})", line.trim()) }
+    }
+
+    fn check_obsolete(&self) -> Result<Condition, StepError> {
+        let Some(record) = before::load(self.disk).map_err(|error| disk_error(&error))? else {
+            return Ok(Condition::AlreadySo);
+        };
+        let found = before::obsolete(self.disk, &record, self.bundle).map_err(|error| disk_error(&error))?;
+        let all = [&found.units, &found.files, &found.undone];
+        Ok(match all.into_iter().flatten().next() {
+            None => Condition::AlreadySo,
+            Some(first) => {
+                let count: usize = all.into_iter().map(Vec::len).sum();
+                Condition::Needed(format!("an earlier bundle brought what this one does not: {count}, such as {first}"))
+            }
+        })
+    }
+
+    /// As `reset` would, for what is no more wanted. What the record forgets is durably gone first.
+    fn remove_obsolete(&self, context: &StepContext<'_>) -> Result<(), StepError> {
+        let Some(mut record) = before::load(self.disk).map_err(|error| disk_error(&error))? else { return Ok(()) };
+        let found = before::obsolete(self.disk, &record, self.bundle).map_err(|error| disk_error(&error))?;
+        let failed = |error: &UnitError| unit_error(error);
+        for name in &found.units {
+            let (unit, was) = (UnitName(name.clone()), record.units.remove(name).unwrap_or_default());
+            if !was.active {
+                let left = context.deadline.remaining(self.clock);
+                self.units.stop_and_wait(&unit, left).map_err(|error| failed(&error))?;
+            }
+            if !was.enabled {
+                self.units.disable(&[unit]).map_err(|error| failed(&error))?;
+            }
+        }
+        // Links that a power cut brings back could not be told from others once their unit files are gone.
+        files::sync_all(self.disk, &[Path::new(UNIT_FOLDER)]).map_err(|error| file_error(&error))?;
+        let owner = self.ownership.owner().is_some();
+        for path in found.files.iter().chain(&found.undone) {
+            if let Some(file) = record.files.remove(path) {
+                before::put_back(self.disk, path, &file.before, owner).map_err(|error| before_error(&error))?;
+            }
+        }
+        before::replace(self.disk, &record).map_err(|error| file_error(&error))
+    }
+
     /// Few and small, so they are staged and switched in at once, and read back here.
     fn commit_hooks(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
         let staged = files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?;
-        files::commit(self.disk, staged).map_err(|error| file_error(&error))?;
+        self.switch_in(staged)?;
         self.verify(planned)
     }
 
     fn verify(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
         match self.check_files(planned)? {
             Condition::AlreadySo => Ok(()),
-            Condition::Needed(what) => Err(StepError {
+            Condition::Needed(what) | Condition::NeedsReboot(what) => Err(StepError {
                 class: ErrorClass::NeedsOperator,
                 message: format!("read back after writing, these differ: {what}"),
                 advice: Some(
@@ -332,7 +445,8 @@ impl NodeExecutor<'_> {
         // One file of each folder stands for all: they lie on the same file system.
         let by_folder: BTreeMap<_, _> =
             self.bundle.files.iter().map(|file| Path::new(&file.path)).map(|path| (path.parent(), path)).collect();
-        let vouched: Vec<&Path> = by_folder.into_values().chain([UNIT_FOLDER.as_ref()]).collect();
+        let more = [Path::new(UNIT_FOLDER), Path::new(before::RECORD_PATH)];
+        let vouched: Vec<&Path> = by_folder.into_values().chain(more).collect();
         files::sync_all(self.disk, &vouched)?;
         let bytes = gate::render(&self.bundle.gate, environment, &self.bundle.digest(), &self.plan);
         files::write_durable(self.disk, Path::new(path), gate::MODE, &bytes, self.ownership.owner())
@@ -479,7 +593,16 @@ fn programs_missing(missing: &[String]) -> StepError {
     }
 }
 
-fn disk_error(error: &DiskError) -> StepError {
+pub(crate) fn before_error(error: &BeforeError) -> StepError {
+    match error {
+        BeforeError::File(error) => file_error(error),
+        BeforeError::Unit(error) => unit_error(error),
+        BeforeError::Lost { .. } => StepError::needs_operator(chain(error))
+            .with_advice("put the file there that belongs there, or take ours away, then run this again"),
+    }
+}
+
+pub(crate) fn disk_error(error: &DiskError) -> StepError {
     use std::io::ErrorKind;
     let advice = match error.source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space on that file system",
@@ -492,7 +615,7 @@ fn disk_error(error: &DiskError) -> StepError {
     StepError { class: ErrorClass::NeedsOperator, message: chain(error), advice: Some(advice.to_owned()) }
 }
 
-fn file_error(error: &files::FileError) -> StepError {
+pub(crate) fn file_error(error: &files::FileError) -> StepError {
     match error {
         files::FileError::Disk(disk) => disk_error(disk),
         other => StepError { class: ErrorClass::NeedsOperator, message: chain(other), advice: None },

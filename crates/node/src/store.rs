@@ -5,6 +5,7 @@ use std::path::Path;
 
 use engine::LogStore;
 use host::disk::{Disk, DiskError};
+use host::files;
 
 /// Everything that nodestrap remembers about this node.
 pub const STATE_FOLDER: &str = "/var/lib/nodestrap";
@@ -14,6 +15,7 @@ pub const JOURNAL_PATH: &str = "/var/lib/nodestrap/journal";
 const JOURNAL_LIMIT: u64 = 64 * 1024 * 1024;
 /// Step details may say more about the machine than everybody on it needs to know.
 pub(crate) const STATE_FOLDER_MODE: u32 = 0o700;
+const JOURNAL_MODE: u32 = 0o600;
 
 pub(crate) struct JournalFile<'a> {
     disk: &'a dyn Disk,
@@ -57,6 +59,10 @@ impl LogStore for JournalFile<'_> {
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.disk.truncate(Path::new(JOURNAL_PATH), length).map_err(io_error)
     }
+
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        files::write_durable(self.disk, Path::new(JOURNAL_PATH), JOURNAL_MODE, bytes, None).map_err(io::Error::other)
+    }
 }
 
 /// The journal as it is now, for those who only look: nothing is mended on disk.
@@ -83,6 +89,10 @@ impl LogStore for JournalSnapshot {
 
     fn truncate(&mut self, _length: u64) -> io::Result<()> {
         Ok(())
+    }
+
+    fn replace(&mut self, _bytes: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 }
 

@@ -79,8 +79,7 @@ impl NodeReport {
         let result = match &report.outcome {
             RunOutcome::Done | RunOutcome::NothingToDo => RunResult::Success,
             RunOutcome::Failed { .. } => RunResult::Failure,
-            #[allow(unreachable_patterns, reason = "outcomes to come, such as a reboot, are no end")]
-            _ => RunResult::Unfinished,
+            RunOutcome::Rebooting { .. } | RunOutcome::Unfinished => RunResult::Unfinished,
         };
         let hostname = host.machine.hostname().ok();
         let node = hostname.as_deref().unwrap_or("this node");
@@ -117,8 +116,8 @@ fn describe(outcome: &RunOutcome, gate_open: bool) -> String {
             let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             format!("FAILED at {step}, the gate is {gate}: {message}{advice}")
         }
-        #[allow(unreachable_patterns, reason = "outcomes to come")]
-        _ => "not ended, the next run resumes".to_owned(),
+        RunOutcome::Rebooting { why, .. } => format!("rebooting: {why}; resumes by itself"),
+        RunOutcome::Unfinished => "not ended, the next run resumes".to_owned(),
     }
 }
 

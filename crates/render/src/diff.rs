@@ -195,6 +195,12 @@ fn diff_file(path: &str, old: Option<&File>, new: Option<&File>) -> Option<FileC
     Some(FileChange { path: path.to_owned(), change, secret, values })
 }
 
+/// What differs between two contents of one file, by value where its format is known and by line elsewhere; empty if only
+/// the spelling does. Never for secrets.
+pub fn diff_contents(path: &str, old: &[u8], new: &[u8]) -> Vec<ValueChange> {
+    values::file_changes(path, old, new)
+}
+
 fn diff_units(old: &Bundle, new: &Bundle) -> Vec<UnitChange> {
     let starts = |bundle: &Bundle| -> BTreeMap<String, String> {
         bundle.units.iter().map(|unit| (unit.name.clone(), start(unit.start).to_owned())).collect()

@@ -38,7 +38,7 @@ pub use bundle::{
     Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
 };
 pub use delivery::{cloud_config, read_user_data, user_data};
-pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles};
+pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles, diff_contents};
 pub use error::{BundleError, RenderError};
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GateDamage, check_gate, parse_environment, render_gate};
 pub use group::{GroupDelivery, render_all, render_group};

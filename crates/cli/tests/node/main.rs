@@ -9,9 +9,11 @@ mod busy;
 mod gate;
 mod needs_a_person;
 mod plan;
+mod reset;
 mod status;
 mod store;
 mod timeline;
+mod verify;
 mod wrong_input;
 
 use std::collections::BTreeSet;

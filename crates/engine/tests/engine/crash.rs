@@ -124,6 +124,13 @@ impl LogStore for Shared {
         self.operate(|machine| machine.log.truncate(len as usize));
         Ok(())
     }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.operate(|machine| {
+            machine.log = bytes.to_vec();
+            machine.durable_log = bytes.to_vec();
+        });
+        Ok(())
+    }
 }
 
 /// Blind steps are barriers whose effect cannot be read back: only the journal knows.

@@ -269,6 +269,10 @@ impl LogStore for FullStore {
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         self.inner.truncate(len)
     }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.spend()?;
+        self.inner.replace(bytes)
+    }
 }
 
 #[test]

@@ -163,3 +163,33 @@ fn a_chatty_step_cannot_fill_the_disk() {
     assert_eq!(events.len(), 1004);
     assert!(store.text().lines().count() < 80);
 }
+
+#[test]
+fn a_journal_of_many_failed_runs_is_cut_and_remembers_what_is_done() {
+    let (store, digest) = recorded();
+    let (mut journal, _) = Journal::open(store.clone()).unwrap();
+    let done = journal.history(&digest);
+    let start = journal.events()[0].clone();
+    let failed = RunOutcome::Failed {
+        step: "d".into(),
+        class: engine::ErrorClass::Transient,
+        message: "no".into(),
+        advice: None,
+    };
+    for at in 10..400 {
+        journal.append(&Event { at: Timestamp(at), ..start.clone() }).unwrap();
+        let kind = EventKind::RunFinished { outcome: failed.clone() };
+        journal.append(&Event { at: Timestamp(at), kind }).unwrap();
+    }
+    let limits = engine::RotationLimits { above: 20_000, keep: 8_000 };
+    assert!(journal.rotate(limits).unwrap());
+    assert!(!journal.rotate(limits).unwrap(), "once is enough");
+    let size = store.contents().len();
+    assert!(size < 12_000, "{size}");
+    let event = Event { at: Timestamp(500), kind: EventKind::StepDetail { id: "a".into(), text: "t".into() } };
+    journal.append(&event).unwrap();
+    let (again, recovery) = Journal::open(store).unwrap();
+    assert_eq!(recovery, Recovery::default());
+    assert_eq!((again.history(&digest), again.events().last()), (done, Some(&event)));
+    assert_eq!(again.events(), journal.events());
+}

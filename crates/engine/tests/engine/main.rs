@@ -7,6 +7,7 @@ mod failure;
 mod journal;
 mod opening;
 mod plan;
+mod reboot;
 mod report;
 mod scheduling;
 mod support;

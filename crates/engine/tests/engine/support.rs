@@ -76,6 +76,10 @@ impl LogStore for FakeStore {
         lock(&self.bytes).truncate(len as usize);
         Ok(())
     }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        *lock(&self.bytes) = bytes.to_vec();
+        Ok(())
+    }
 }
 
 /// The action of test steps: nothing but a name to script by.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::crash::{Crash, Verdict, crashed};
 use super::disk::FakeDisk;
 use crate::units::unit_file::Found;
-use crate::units::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units, enable_on_disk, find, is_enabled};
+use crate::units::{
+    ActiveState, JobResult, UnitError, UnitName, UnitState, Units, disable_on_disk, enable_on_disk, find, is_enabled,
+};
 
 const ADDRESS: &str = "fake bus";
 
@@ -26,6 +28,9 @@ struct State {
     orders: BTreeMap<UnitName, Option<JobResult>>,
     units: BTreeMap<UnitName, Loaded>,
     jobs: Vec<UnitName>,
+    /// How often a reboot was asked for since boot.
+    reboots: u64,
+    reboot_refused: bool,
     /// How often jobs of a unit ended well, over all boots: what a unit did to the world stays done.
     runs: BTreeMap<UnitName, u64>,
 }
@@ -50,6 +55,7 @@ impl FakeUnits {
         if crash == Crash::PowerLoss {
             state.units.clear();
             state.jobs.clear();
+            state.reboots = 0;
         }
         Self { disk: disk.clone(), state: Arc::new(Mutex::new(state)) }
     }
@@ -72,6 +78,16 @@ impl FakeUnits {
     /// A service dies or starts by itself.
     pub fn set_active(&self, unit: &UnitName, active: ActiveState) {
         self.with(|state| state.units.entry(unit.clone()).or_insert_with(Loaded::new).active = active);
+    }
+
+    /// From now on the manager refuses to reboot, or does so again.
+    pub fn set_reboot_refused(&self, is_refused: bool) {
+        self.with(|state| state.reboot_refused = is_refused);
+    }
+
+    /// How often a reboot was asked for since boot. It happens when the test says so: by `after_crash`.
+    pub fn reboots(&self) -> u64 {
+        self.with(|state| state.reboots)
     }
 
     /// Every start or restart since boot, in order.
@@ -234,6 +250,35 @@ impl Units for FakeUnits {
             if loaded.active == ActiveState::Failed {
                 (loaded.active, loaded.result) = (ActiveState::Inactive, "success".to_owned());
             }
+            Ok(())
+        })
+    }
+
+    fn stop_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+        self.change("stop", &unit.0, |_, state| {
+            if let Some(loaded) = state.units.get_mut(unit) {
+                (loaded.active, loaded.result) = (ActiveState::Inactive, "success".to_owned());
+            }
+            Ok(())
+        })
+    }
+
+    fn disable(&self, units: &[UnitName]) -> Result<(), UnitError> {
+        let names: Vec<&str> = units.iter().map(|unit| unit.0.as_str()).collect();
+        self.change("disable", &names.join(" "), |disk, state| {
+            disable_on_disk(disk, units)?;
+            state.units.values_mut().for_each(|loaded| loaded.content = None);
+            Ok(())
+        })
+    }
+
+    fn reboot(&self) -> Result<(), UnitError> {
+        self.change("reboot", "the machine", |_, state| {
+            if state.reboot_refused {
+                let source = io::Error::from(io::ErrorKind::PermissionDenied).into();
+                return Err(UnitError::Call { operation: "reboot", what: "the machine".to_owned(), source });
+            }
+            state.reboots += 1;
             Ok(())
         })
     }

@@ -18,6 +18,8 @@ pub(super) trait Manager {
     fn start_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
     fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
     fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
+    fn stop_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    fn disable_unit_files(&self, files: &[&str], runtime: bool) -> zbus::Result<Vec<Change>>;
     fn enable_unit_files(&self, files: &[&str], runtime: bool, force: bool) -> zbus::Result<(bool, Vec<Change>)>;
     fn get_unit_file_state(&self, file: &str) -> zbus::Result<String>;
     fn reload(&self) -> zbus::Result<()>;

@@ -30,6 +30,13 @@ pub struct StandInUnits {
 #[derive(Default, Serialize, Deserialize)]
 struct Books {
     units: BTreeMap<String, Page>,
+    /// How often a reboot was asked for; nobody does it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    reboots: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -52,10 +59,14 @@ impl StandInUnits {
 
     fn record_restart(&self, operation: &'static str, unit: &UnitName) -> Result<(), UnitError> {
         require_file(&*self.disk, operation, unit)?;
+        self.record(operation, &unit.0, |books| books.units.entry(unit.0.clone()).or_default().restarts += 1)
+    }
+
+    fn record(&self, operation: &'static str, what: &str, write: impl FnOnce(&mut Books)) -> Result<(), UnitError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut books = self.books()?;
-        books.units.entry(unit.0.clone()).or_default().restarts += 1;
-        let failed = |source| call(operation, &unit.0, source);
+        write(&mut books);
+        let failed = |source| call(operation, what, source);
         let text = serde_json::to_vec_pretty(&books).map_err(|e| failed(e.into()))?;
         files::write_volatile(&*self.disk, Path::new(STATE_FILE), 0o644, &text).map_err(|e| failed(e.into()))
     }
@@ -100,6 +111,21 @@ impl Units for StandInUnits {
         require_file(&*self.disk, "reset", unit).map(drop)
     }
 
+    fn stop_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+        match self.books()?.units.contains_key(&unit.0) {
+            true => self.record("stop", &unit.0, |books| drop(books.units.remove(&unit.0))),
+            false => Ok(()),
+        }
+    }
+
+    fn disable(&self, units: &[UnitName]) -> Result<(), UnitError> {
+        disable_on_disk(&*self.disk, units)
+    }
+
+    fn reboot(&self) -> Result<(), UnitError> {
+        self.record("reboot", "this folder", |books| books.reboots += 1)
+    }
+
     fn describe(&self) -> &'static str {
         "a stand-in that keeps books under the root folder (no service is really started)"
     }
@@ -121,6 +147,32 @@ pub(crate) fn enable_on_disk(disk: &dyn Disk, units: &[UnitName]) -> Result<(), 
         todo.extend(install.also.into_iter().rev().map(UnitName));
     }
     Ok(())
+}
+
+/// Takes the links that `enable` made away, and the folders that are empty then. A unit that is gone has none.
+pub(crate) fn disable_on_disk(disk: &dyn Disk, units: &[UnitName]) -> Result<(), UnitError> {
+    for unit in units {
+        let Found::File { content, .. } = find(disk, "disable", unit)? else { continue };
+        for link in links(unit, &parse_install(&content)) {
+            remove_link(disk, &link).map_err(|source| call("disable", &unit.0, source.into()))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_link(disk: &dyn Disk, link: &Path) -> Result<(), DiskError> {
+    if matches!(disk.stat(link)?.map(|stat| stat.kind), Some(Kind::Link { .. })) {
+        disk.remove(link)?;
+    }
+    match link.parent() {
+        Some(folder) if folder != Path::new(LINK_FOLDER) && disk.stat(folder)?.is_some() => {
+            if disk.list(folder)?.is_empty() {
+                disk.remove(folder)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether at least one link of `[Install]` is there: what systemd calls enabled.

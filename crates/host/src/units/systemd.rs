@@ -21,6 +21,7 @@ use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
 pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
 /// For calls that start nothing: systemd answers in milliseconds, and in seconds while it reloads.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
+const REBOOT_TARGET: &str = "reboot.target";
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
 /// journald writes lines down a moment after they were said; so often, and so long after each other, we look.
@@ -235,6 +236,54 @@ impl Units for SystemdUnits {
         self.ask("reset", &unit.0, CALL_DEADLINE, |bus, manager| async move {
             require_loaded(&bus, &manager, &name).await?;
             manager.reset_failed_unit(&name).await?;
+            Ok(())
+        })
+    }
+
+    fn stop_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        self.ask("stop", &unit.0, deadline, |bus, manager| async move {
+            let id = match require_loaded(&bus, &manager, &name).await {
+                Ok((_, id)) => id,
+                // Nothing that could run.
+                Err(Failure::Unit(UnitError::NotFound { .. })) => return Ok(()),
+                // It may still run from before it was masked, under its own name.
+                Err(Failure::Unit(UnitError::Masked { .. })) => name.clone(),
+                Err(failure) => return Err(failure),
+            };
+            let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
+            let job = match manager.stop_unit(&name, JOB_MODE).await {
+                Err(error) if is_no_such_unit(&error) => return Ok(()),
+                other => other?,
+            };
+            match wait_for_job(&mut removed, &job).await? {
+                JobResult::Done => Ok(()),
+                result => {
+                    let detail = String::new();
+                    Err(Failure::Unit(UnitError::Job { operation: "stop", unit: name, result, detail }))
+                }
+            }
+        })
+    }
+
+    fn disable(&self, units: &[UnitName]) -> Result<(), UnitError> {
+        for unit in units {
+            let name = unit.0.clone();
+            self.ask("disable", &unit.0, CALL_DEADLINE, |_, manager| async move {
+                match manager.disable_unit_files(&[&name], false).await {
+                    Err(error) if is_no_such_unit(&error) => Ok(()),
+                    other => Ok(other.map(drop)?),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn reboot(&self) -> Result<(), UnitError> {
+        // What `systemctl reboot` does without logind: units are stopped in order. The manager's own `Reboot` would kill
+        // everything at once.
+        self.ask("reboot", REBOOT_TARGET, CALL_DEADLINE, |_, manager| async move {
+            manager.start_unit(REBOOT_TARGET, "replace-irreversibly").await?;
             Ok(())
         })
     }

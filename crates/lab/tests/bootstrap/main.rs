@@ -6,5 +6,6 @@ mod eksctl;
 mod first_boot;
 mod hooks;
 mod interruption;
+mod reboot;
 mod refusal;
 mod support;

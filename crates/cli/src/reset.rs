@@ -1,0 +1,139 @@
+//! `reset`: undoes what nodestrap did to this node.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use engine::{Condition, Plan, Report, RunOutcome, Workers};
+use host::machine::{LinuxClock, random_u64};
+use node::{Forgotten, Preview, ResetAction, ResetOptions, Surroundings};
+use render::bundle::BUNDLE_PATH;
+use serde::Serialize;
+
+use crate::args::ResetArguments;
+use crate::machine::{self, MachineClock};
+use crate::node_commands::{WORKERS, exit_code, session_failure, tell_recovery};
+use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::progress::ProgressView;
+use crate::show::{Paint, Screen, table};
+
+/// What `-o json` prints of a plan.
+#[derive(Serialize)]
+struct ResetView<'a> {
+    digest: Option<String>,
+    plan: Option<&'a Plan<ResetAction>>,
+}
+
+pub(crate) fn run(arguments: &ResetArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.node.root.root)?;
+    let options = ResetOptions { force: arguments.force, kubelet_state: arguments.kubelet_state };
+    let clock = MachineClock(LinuxClock::new());
+    let plan = node::plan_reset(&host, options).map_err(session_failure)?;
+    let previews = match &plan {
+        Some(plan) => node::preview_reset(&host, plan, &clock).map_err(session_failure)?,
+        None => Vec::new(),
+    };
+    if arguments.dry_run {
+        let view = ResetView { digest: plan.as_ref().map(|plan| plan.digest().to_string()), plan: plan.as_ref() };
+        return screen.result(&view, || plan_text(screen, plan.as_ref(), &previews));
+    }
+    if !arguments.yes {
+        confirm(screen, plan.as_ref(), &previews)?;
+    }
+    let view = ProgressView::new(arguments.progress).ending_with("what nodestrap made is gone");
+    let surroundings = Surroundings {
+        clock: &clock,
+        jitter: &random_u64,
+        workers: Workers::Threads(WORKERS),
+        sink: &|event| view.tell(event),
+        on_recovery: &|recovery| tell_recovery(recovery, screen),
+    };
+    // Only to find what an interrupted apply may have left; without it the reset is as good.
+    let bundle = machine::load_bundle(&host, &arguments.node, None).ok().map(|delivered| delivered.bundle);
+    let (report, forgotten) = node::reset(&host, bundle.as_ref(), options, &surroundings).map_err(session_failure)?;
+    let is_delivered = host.disk.stat(BUNDLE_PATH.as_ref()).or_fail(Code::NeedsPerson)?.is_some();
+    screen.result(&report, || text(screen, report.as_ref(), forgotten, is_delivered))?;
+    report.as_ref().map_or(Ok(Code::Done), exit_code)
+}
+
+/// Somebody who types a command by mistake shall not lose a node by it.
+fn confirm(screen: &Screen, plan: Option<&Plan<ResetAction>>, previews: &[Preview]) -> Result<(), Failure> {
+    let refused = |text: &str| Err(Failure { code: Code::WrongInput, error: anyhow::anyhow!("{text}") });
+    if !std::io::stdin().is_terminal() {
+        return refused("a reset is not asked for twice without a terminal: say --yes, or look first with --dry-run");
+    }
+    screen.remark(plan_text(screen, plan, previews).trim_end());
+    let _ = write!(std::io::stderr().lock(), "undo all this? (yes/no) ");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).or_fail(Code::NeedsPerson)?;
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => refused("nothing was changed"),
+    }
+}
+
+fn plan_text(screen: &Screen, plan: Option<&Plan<ResetAction>>, previews: &[Preview]) -> String {
+    let Some(plan) = plan else {
+        return "nothing is known here that could be undone; only what nodestrap remembers would be removed\n"
+            .to_owned();
+    };
+    let mut text = format!("{} {}\n", screen.paint(Paint::Strong, "reset"), plan.digest());
+    let row = |(step, preview): (&engine::Step<ResetAction>, &Preview)| {
+        let state = match &preview.condition {
+            Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
+            Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => format!("to do: {why}"),
+            Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
+        };
+        vec![step.id.0.clone(), describe(&step.action), state]
+    };
+    text.push_str(&table(&plan.steps.iter().zip(previews).map(row).collect::<Vec<_>>()));
+    for step in &plan.steps {
+        if let ResetAction::RestoreFiles { restored, removed } = &step.action {
+            for (verb, paths) in [("put back", restored), ("removed ", removed)] {
+                for path in paths {
+                    let _ = writeln!(text, "  {verb}  {path}");
+                }
+            }
+        }
+    }
+    text
+}
+
+fn describe(action: &ResetAction) -> String {
+    match action {
+        ResetAction::CheckChanges { paths, .. } => format!("{} files: changed by nobody else", paths.len()),
+        ResetAction::CloseGate { path } => path.clone(),
+        ResetAction::StopUnit { unit } => format!("{unit}, and wait for it"),
+        ResetAction::DisableUnits { units } => units.join(" "),
+        ResetAction::RestoreFiles { restored, removed } => {
+            format!("{} put back, {} removed", restored.len(), removed.len())
+        }
+        ResetAction::RemoveFolders { paths } => format!("{} folders, if they are empty", paths.len()),
+        ResetAction::RemoveKubeletState { paths } => paths.join(" "),
+        ResetAction::ReloadUnits => "all unit files".to_owned(),
+        ResetAction::RestartUnit { unit } => format!("{unit}, with its own files"),
+    }
+}
+
+fn text(screen: &Screen, report: Option<&Report>, forgotten: Forgotten, is_delivered: bool) -> String {
+    let good = screen.paint(Paint::Good, "✓");
+    let failed = report.filter(|report| matches!(report.outcome, RunOutcome::Failed { .. } | RunOutcome::Unfinished));
+    let mut text = match (failed, report, forgotten) {
+        // The error line that follows says why.
+        (Some(_), ..) => {
+            return format!("{} not all is undone; run it again to go on\n", screen.paint(Paint::Bad, "✗"));
+        }
+        (None, None, Forgotten::NothingThere) => {
+            return format!("{good} nothing to undo: nodestrap changed nothing here\n");
+        }
+        (None, _, _) => format!("{good} undone: what nodestrap made is gone, what was there before is back\n"),
+    };
+    for step in report.iter().flat_map(|report| &report.steps) {
+        if let Some(detail) = &step.detail {
+            let _ = writeln!(text, "  note: {}: {detail}", step.id);
+        }
+    }
+    if is_delivered {
+        let _ = writeln!(text, "  {BUNDLE_PATH} stays: the next boot, or nodestrap apply, makes this a node again");
+    }
+    text
+}

@@ -1,0 +1,175 @@
+//! Keeps the journal short: the last runs as they are, and of all before them only what still counts.
+//!
+//! In: events, oldest first, and how much of them to keep. Out: fewer events that mean the same: [`Journal::history`] of
+//! every plan, and the reboots that count, are those of all events. Fails: never. Pure.
+//!
+//! What is left of the older runs stands in front as one run of the plan that was current then: the last work on each step
+//! that counts as done, word for word, and the requests for reboots.
+//!
+//! [`Journal::history`]: crate::Journal::history
+
+use std::collections::BTreeSet;
+
+use crate::{
+    digest::Digest,
+    events::{Event, EventKind, Finish},
+    journal::history,
+    plan::StepId,
+    reboot::Reboots,
+};
+
+/// When a journal is too long, and what it is cut down to, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotationLimits {
+    pub above: u64,
+    pub keep: u64,
+}
+
+impl Default for RotationLimits {
+    /// A run of a first boot is a few kilobytes, so some dozens are kept; a quarter of a megabyte loads in a millisecond.
+    fn default() -> Self {
+        Self { above: 256 * 1024, keep: 128 * 1024 }
+    }
+}
+
+/// Where the part begins that is kept as it is: a run as old as fits, the last one in any case. Zero: nothing is cut.
+pub(crate) fn decide_cut(events: &[Event], size: impl Fn(&Event) -> u64, keep: u64) -> usize {
+    let (mut cut, mut total) = (events.len(), 0_u64);
+    for (index, event) in events.iter().enumerate().rev() {
+        total = total.saturating_add(size(event));
+        if total > keep && cut < events.len() {
+            return cut;
+        }
+        if matches!(event.kind, EventKind::RunStarted { .. }) {
+            cut = index;
+        }
+    }
+    0
+}
+
+/// The events with everything before `cut` drawn together.
+pub(crate) fn draw_together(events: &[Event], cut: usize) -> Vec<Event> {
+    let (old, recent) = events.split_at(cut);
+    let mut kept = remnant(old);
+    kept.extend_from_slice(recent);
+    kept
+}
+
+fn remnant(old: &[Event]) -> Vec<Event> {
+    let is_start = |event: &Event| matches!(event.kind, EventKind::RunStarted { .. });
+    let Some(start) = old.iter().rposition(is_start) else { return Vec::new() };
+    let EventKind::RunStarted { plan, .. } = &old[start].kind else { return Vec::new() };
+    // What another plan did before this one counts no more.
+    let is_other = |event: &Event| matches!(&event.kind, EventKind::RunStarted { plan: other, .. } if other != plan);
+    let ours = old.iter().rposition(is_other).map_or(0, |at| at + 1);
+    let ours = ours + old[ours..].iter().position(is_start).unwrap_or(0);
+    let mut wanted: BTreeSet<usize> = BTreeSet::new();
+    for step in history(old, plan) {
+        wanted.extend(last_work(old, ours, &step));
+    }
+    let counting = Reboots::from_events(old, plan, "").asked;
+    let counts = |event: &Event| match &event.kind {
+        EventKind::RebootRequested { id, boot_id } => counting.contains(&(id.clone(), boot_id.clone())),
+        _ => false,
+    };
+    wanted.extend((ours..old.len()).filter(|index| counts(&old[*index])));
+    let end = |event: &Event| matches!(event.kind, EventKind::RunFinished { .. });
+    wanted.extend((start..old.len()).rev().find(|index| end(&old[*index])));
+    let mut kept = vec![opening(old, ours, start, plan)];
+    kept.extend(wanted.into_iter().map(|index| old[index].clone()));
+    kept
+}
+
+/// The start of the last run, at the time of the first that is drawn into it.
+fn opening(old: &[Event], first: usize, last: usize, plan: &Digest) -> Event {
+    let mut opening = old[last].clone();
+    debug_assert!(matches!(&opening.kind, EventKind::RunStarted { plan: started, .. } if started == plan));
+    opening.at = old[first].at.min(opening.at);
+    opening
+}
+
+/// Where a step was last done, with the words it said, and where it was last found so.
+fn last_work(old: &[Event], from: usize, step: &StepId) -> Vec<usize> {
+    let finish = |index: &usize| match &old[*index].kind {
+        EventKind::StepFinished { id, outcome } if id == step => Some(*outcome),
+        _ => None,
+    };
+    let Some(found) = (from..old.len()).rev().find(|index| finish(index).is_some()) else { return Vec::new() };
+    let mut kept = vec![found];
+    if let Some(done) = (from..=found).rev().find(|index| finish(index) == Some(Finish::Done)) {
+        let is_start = |index: &usize| matches!(&old[*index].kind, EventKind::StepStarted { id, .. } if id == step);
+        let started = (from..done).rev().find(is_start).unwrap_or(done);
+        let is_word = |index: &usize| matches!(&old[*index].kind, EventKind::StepDetail { id, .. } if id == step);
+        kept.extend((started..=done).filter(|index| *index == started || *index == done || is_word(index)));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{RunOutcome, StepOutline, Timestamp};
+
+    /// Steps in a row: each needs the one before.
+    fn outline() -> Vec<StepOutline> {
+        let id = |number: u8| StepId(format!("s{number}"));
+        let needs = |number: u8| number.checked_sub(1).map(id).into_iter().collect();
+        (0..4).map(|number| StepOutline { id: id(number), needs: needs(number) }).collect()
+    }
+
+    fn kind() -> impl Strategy<Value = EventKind> {
+        let id = || (0..4_u8).prop_map(|number| StepId(format!("s{number}")));
+        let plan = (0..2_u8).prop_map(|number| Digest::of(&[number]));
+        let start = |plan| EventKind::RunStarted { plan, boot_id: String::new(), steps: outline() };
+        prop_oneof![
+            3 => plan.prop_map(start),
+            6 => id().prop_map(|id| EventKind::StepStarted { id, attempt: 1, why: String::new() }),
+            6 => id().prop_map(|id| EventKind::StepFinished { id, outcome: Finish::Done }),
+            6 => id().prop_map(|id| EventKind::StepFinished { id, outcome: Finish::AlreadySo }),
+            1 => id().prop_map(|id| EventKind::StepDetail { id, text: String::new() }),
+            2 => (id(), 0..3_u8).prop_map(|(id, boot)| EventKind::RebootRequested { id, boot_id: boot.to_string() }),
+            1 => Just(EventKind::RunFinished { outcome: RunOutcome::Done }),
+            1 => Just(EventKind::Unknown),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn what_counts_is_the_same_however_much_is_drawn_together(
+            kinds in proptest::collection::vec(kind(), 0..60),
+            keep in 0..60_u64,
+            later in proptest::collection::vec(kind(), 0..10),
+        ) {
+            let event = |(at, kind)| Event { at: Timestamp(at), kind };
+            let mut all: Vec<Event> = (0..).zip(kinds).map(event).collect();
+            let cut = decide_cut(&all, |_| 1, keep);
+            let mut fewer = draw_together(&all, cut);
+            prop_assert!(fewer.len() <= all.len() + 1);
+            // And it stays so, whatever comes.
+            let later: Vec<Event> = (100..).zip(later).map(event).collect();
+            for plan in [Digest::of(&[0]), Digest::of(&[1])] {
+                prop_assert_eq!(history(&fewer, &plan), history(&all, &plan));
+                prop_assert_eq!(Reboots::from_events(&fewer, &plan, "0"), Reboots::from_events(&all, &plan, "0"));
+            }
+            all.extend(later.clone());
+            fewer.extend(later);
+            for plan in [Digest::of(&[0]), Digest::of(&[1])] {
+                prop_assert_eq!(history(&fewer, &plan), history(&all, &plan));
+                prop_assert_eq!(Reboots::from_events(&fewer, &plan, "0"), Reboots::from_events(&all, &plan, "0"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_run_is_never_cut() {
+        let start = EventKind::RunStarted { plan: Digest::of(b"p"), boot_id: String::new(), steps: vec![] };
+        let events: Vec<Event> = (0..3).map(|at| Event { at: Timestamp(at), kind: start.clone() }).collect();
+        assert_eq!(decide_cut(&events, |_| 1000, 1), 2);
+        assert_eq!(decide_cut(&events, |_| 1, 2), 1);
+        assert_eq!(decide_cut(&events, |_| 1, 3), 0);
+        assert_eq!(decide_cut(&[], |_| 1, 3), 0);
+    }
+}
