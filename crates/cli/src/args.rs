@@ -180,9 +180,9 @@ pub(crate) struct RootArguments {
 
 #[derive(Args)]
 pub(crate) struct GateArguments {
-    /// The gate of this node's layout.
-    #[arg(long, default_value = render::gate::GATE_PATH, value_name = "PATH")]
-    pub(crate) path: PathBuf,
+    /// The gate of this node's layout [default: /etc/kubernetes/kubelet.env].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) root: RootArguments,
 }

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
+use render::gate::GATE_PATH;
 
 use crate::args::{ApplyArguments, GateArguments, TimelineArguments};
 use crate::machine::{self, MachineClock};
@@ -178,7 +179,7 @@ pub(crate) fn timeline_text(screen: &Screen, timeline: &Timeline) -> String {
 /// Run by the kubelet's unit before each start. A damaged gate is taken away, so that the bootstrap runs again.
 pub(crate) fn gate(arguments: &GateArguments, _screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.root.root)?;
-    let path = arguments.path.display().to_string();
+    let path = arguments.path.as_deref().unwrap_or(Path::new(GATE_PATH)).display().to_string();
     match node::observe_gate(host.disk.as_ref(), &path).or_fail(Code::NeedsPerson)? {
         GateState::Open { .. } => Ok(Code::Done),
         GateState::Absent => Err(Failure {

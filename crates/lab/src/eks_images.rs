@@ -57,7 +57,9 @@ pub fn stand_in_for_ubuntu_of_eks(root: &Path) -> Result<()> {
     }
     let source = recipe("snaps");
     std::fs::copy(source.join("install.sh"), root.join(SNAPS).join("install.sh")).context("install.sh")?;
-    install_unit(root, &source.join("nodestrap-lab-snaps.service"), Enable::AsInstallSectionSays)?;
+    for unit in ["fuse", "snaps"] {
+        install_unit(root, &source.join(format!("nodestrap-lab-{unit}.service")), Enable::AsInstallSectionSays)?;
+    }
     remove_tools(root)
 }
 

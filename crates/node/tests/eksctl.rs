@@ -219,7 +219,8 @@ fn a_snap_that_failed_before_is_forgiven_and_one_that_does_not_run_is_not_stoppe
 #[test]
 fn what_snapd_says_no_to_leaves_the_gate_shut_and_is_named() {
     let bundle = ubuntu_bundle();
-    let cases: [(&'static str, &str, fn(&'static str, &str) -> SnapError, ErrorClass, &str); 3] = [
+    type Refuse = fn(&'static str, &str) -> SnapError;
+    let cases: [(&'static str, &str, Refuse, ErrorClass, &str); 3] = [
         (
             "setting",
             "configure-snap-kubelet-eks",

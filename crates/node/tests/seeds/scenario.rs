@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::{Report, RunOutcome, Workers};
 use host::disk::Disk;
-use host::fake::{FakeSnaps, Crash, Entry, Fault, Moment, Promise, Repeat};
+use host::fake::{Crash, Entry, Fault, Moment, Promise, Repeat};
 use host::machine::LinuxMachine;
 use host::units::{JobResult, UnitName};
 use node::{Delivered, GateState, JOURNAL_PATH, NodeHost, Ownership, SessionError, Surroundings};
@@ -320,7 +320,7 @@ impl Life<'_> {
         let host = NodeHost {
             disk: Arc::clone(&watched),
             units: Arc::new(self.node.units.clone()),
-            snaps: Arc::new(FakeSnaps::new(&self.node.disk, &self.node.units)),
+            snaps: Arc::new(self.node.snaps.clone()),
             machine: Arc::new(LinuxMachine::new(watched, Path::new("/fake"))),
             ownership: Ownership::Root,
         };
