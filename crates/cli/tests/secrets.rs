@@ -145,6 +145,119 @@ fn the_token_lies_in_two_files_of_their_owner_only() {
     assert!(!holds_secret(&std::fs::read(sandbox.path(support::JOURNAL)).unwrap()));
 }
 
+/// The same secret through every input that may carry one: token, header, secret file, kubeconfig, signed address.
+fn everything_secret(webhook: &str) -> String {
+    let kubeconfig = format!("apiVersion: v1\\nkind: Config\\nusers: [{{name: p, user: {{token: {SECRET}}}}}]\\n");
+    let more = format!(
+        "\n  report: {{webhook: \"{webhook}\", headers: {{Authorization: Bearer {SECRET}, X-Key: {SECRET}}}}}\n  \
+         fileAssets: [{{path: /etc/example/password, content: {SECRET}, secret: true}}]\n  \
+         kubeProxy: {{kubeconfig: \"{kubeconfig}\"}}\n  join:"
+    );
+    text(example("minimal.yaml")).replace("abcdef.0123456789abcdef", CANARY).replacen("\n  join:", &more, 1)
+}
+
+/// Takes every request, and gives what it heard: head and body of each.
+fn listen() -> (String, std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>>) {
+    use std::io::{BufRead as _, Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = std::sync::Arc::default();
+    let hears = std::sync::Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = std::io::BufReader::new(stream.unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).unwrap() > 0 {}
+            for line in head.to_lowercase().lines() {
+                length = line.strip_prefix("content-length: ").map_or(length, |text| text.trim().parse().unwrap());
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            hears.lock().unwrap().push((head, String::from_utf8(body).unwrap()));
+            let _ = write!(stream.get_mut(), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    (format!("http://{address}/hook/{SECRET}?key={SECRET}"), heard)
+}
+
+#[test]
+fn no_secret_of_any_input_is_said_or_left_where_others_read() {
+    let (webhook, heard) = listen();
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("cluster.yaml");
+    std::fs::write(&spec, everything_secret(&webhook)).unwrap();
+    let bundle = nodestrap(["render", &spec.display().to_string(), "--format=bundle"]).expect(0).out;
+    // Once well, once with a failure in the middle, once with a bundle that cannot be fetched.
+    let (well, broken, unfetched) = (Sandbox::image(), Sandbox::image(), Sandbox::image());
+    well.deliver(&bundle);
+    broken.deliver(&bundle);
+    broken.remove("/usr/lib/systemd/system/containerd.service");
+    let digest = serde_json::from_str::<serde_json::Value>(&bundle).unwrap()["digest"].clone();
+    let stub = serde_json::json!({
+        "apiVersion": "nodestrap.io/v1alpha1", "kind": "BundleReference", "cluster": "demo", "group": "workers",
+        "digest": digest, "urls": [format!("http://127.0.0.1:1/b.json?sig={SECRET}")],
+    });
+    unfetched.deliver(&stub.to_string());
+    // Of an earlier bundle: whoever was told then is told now.
+    let settings: serde_json::Value = serde_json::from_str(&bundle).unwrap();
+    let file = settings["files"].as_array().unwrap().iter().find(|file| file["path"] == "/etc/nodestrap/webhook.json");
+    unfetched.write("/etc/nodestrap/webhook.json", file.unwrap()["content"].as_str().unwrap());
+    unfetched.chmod("/etc/nodestrap/webhook.json", 0o600);
+
+    for (sandbox, code) in [(&well, 0), (&broken, 4), (&unfetched, 3)] {
+        let manager = std::os::unix::net::UnixDatagram::bind(sandbox.path("/notify")).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let mut apply = program(BINARY);
+        apply.args(sandbox.arguments("apply", &["--fetch-deadline=1", "-o", "json"]));
+        apply.env("NOTIFY_SOCKET", sandbox.path("/notify"));
+        silent(&finish(apply).expect(code));
+        let mut buffer = [0; 4096];
+        while let Ok(length) = manager.recv(&mut buffer) {
+            assert!(!holds_secret(&buffer[..length]), "{}", String::from_utf8_lossy(&buffer[..length]));
+        }
+        for (command, more) in [
+            ("status", &["--json"][..]),
+            ("status", &[]),
+            ("timeline", &[]),
+            ("timeline", &["-o", "json"]),
+            ("timeline", &["--svg", "-"]),
+            ("plan", &["--fetch-deadline=1", "-o", "json"]),
+            ("plan", &["--against", &spec.display().to_string()]),
+        ] {
+            silent(&sandbox.run(command, more));
+        }
+        // Asserts that each of them is for its owner only.
+        let files = files_with_the_secret(sandbox.root());
+        assert!(files.contains(Path::new("/etc/nodestrap/webhook.json")) || code == 4, "{files:?}");
+        for told in ["/run/nodestrap", "/var/lib/nodestrap", "/run/cluster-api"] {
+            assert!(!files.iter().any(|file| file.starts_with(told)), "{files:?}");
+        }
+    }
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), 3);
+    for (head, body) in heard.iter() {
+        assert!(head.contains(SECRET), "the webhook is told who asks: {head}");
+        assert!(!holds_secret(body.as_bytes()), "{body}");
+    }
+}
+
+#[test]
+fn a_password_in_an_address_is_refused_without_being_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("cluster.yaml");
+    for field in ["proxy: {http: ADDRESS}", "report: {webhook: ADDRESS}", "registryMirrors: {docker.io: [ADDRESS]}"] {
+        // Nothing like a token, which would be hidden anyway.
+        let address = "\"http://user:correct-horse@proxy.example.com:3128\"";
+        let more = format!("\n  {}\n  join:", field.replace("ADDRESS", address));
+        std::fs::write(&spec, text(example("minimal.yaml")).replacen("\n  join:", &more, 1)).unwrap();
+        for command in ["check", "complete", "render"] {
+            let ran = nodestrap([command, &spec.display().to_string()]).expect(2);
+            ran.says(&["user name or password"]);
+            assert!(!ran.err.contains("horse") && !ran.out.contains("horse"), "{}", ran.err);
+        }
+    }
+}
+
 #[test]
 fn what_is_rendered_keeps_the_token_for_its_owner() {
     let setting = Setting::new();

@@ -93,6 +93,7 @@ impl SessionError {
 
 /// What comes before there is a plan, as it is called in reports.
 const LOAD_BUNDLE: &str = "load-bundle";
+const KEEP_BUNDLE: &str = "keep-bundle";
 const GATHER_FACTS: &str = "gather-facts";
 
 /// What will happen on this machine, and what it was decided from. Reads only.
@@ -240,19 +241,26 @@ fn converge(
             return Ok(Applied { report: opening.give_up(LOAD_BUNDLE, error), bundle: None });
         }
     };
+    let kept = match delivered.way {
+        Way::Direct => Ok(()),
+        Way::Fetched | Way::Kept => opening.phase(KEEP_BUNDLE, || keep(host, &delivered)),
+    };
+    let Delivered { bundle, .. } = delivered;
+    let give_up = |opening: Opening<'_, _>, phase, error: SessionError, bundle| {
+        let report = opening.give_up(phase, StepError::new(error.class(), chain(&error)));
+        Ok(Applied { report, bundle: Some(bundle) })
+    };
+    if let Err(error) = kept {
+        return give_up(opening, KEEP_BUNDLE, error, bundle);
+    }
     let prepared = opening.phase(GATHER_FACTS, || {
-        keep(host, &delivered)?;
         let facts = gather()?;
-        let plan = plan_first_boot(&delivered.bundle, &facts)?;
+        let plan = plan_first_boot(&bundle, &facts)?;
         Ok::<_, SessionError>((facts, plan))
     });
-    let Delivered { bundle, .. } = delivered;
     let (facts, plan) = match prepared {
         Ok(prepared) => prepared,
-        Err(error) => {
-            let error = StepError::new(error.class(), chain(&error));
-            return Ok(Applied { report: opening.give_up(GATHER_FACTS, error), bundle: Some(bundle) });
-        }
+        Err(error) => return give_up(opening, GATHER_FACTS, error, bundle),
     };
     if let Some(difference) = expected.and_then(|expected| expected.difference(&plan)) {
         return Err(SessionError::OtherPlan(difference));

@@ -168,7 +168,10 @@ fn a_fetched_bundle_survives_a_crash_at_every_effect_or_is_fetched_again() {
             let case = format!("seed {seed}: {crash:?} {moment:?} effect {at}");
             let node = referring(&bundle);
             node.disk.crash_point().crash_at(at, moment);
-            let first = load_referred(&node, &bundle).and_then(|(found, _)| node.apply_delivered(&found, seed).ok());
+            // A run that could not keep the copy ended before it had a plan.
+            let first = load_referred(&node, &bundle)
+                .and_then(|(found, _)| node.apply_delivered(&found, seed).ok())
+                .filter(|report| report.plan.is_some());
             let wreck = node.after(crash, seed);
             wreck.assert_gate_tells_the_truth(&bundle, &case);
             let (found, asked) = load_referred(&wreck, &bundle).expect("alive");

@@ -7,6 +7,7 @@ use crate::mistake::Mistake;
 use crate::nearest::nearest;
 use crate::origin::{Origin, Setting};
 use crate::source::{Sources, Span, is_secret_name};
+use crate::syntax;
 use crate::tree::{Entry, Kind, Node};
 use crate::values::Invalid;
 
@@ -115,6 +116,9 @@ impl<'a> Drafts<'a> {
 
     pub(crate) fn value<T: FromStr<Err = Invalid>>(&self, node: &Node) -> Option<T> {
         let text = self.text(node)?;
+        if syntax::has_password(text) {
+            self.hide(node.span);
+        }
         self.checked(node, text.parse())
     }
 

@@ -266,6 +266,12 @@ pub(crate) fn validate_line(text: &str) -> Result<(), Invalid> {
 }
 
 /// `http://` or `https://`, a host, no user name, no fragment.
+/// Whether a text is an address with a password, which must not be shown even if it is refused.
+pub(crate) fn has_password(text: &str) -> bool {
+    let authority = |rest: &str| rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'));
+    text.split_once("://").is_some_and(|(_, rest)| authority(rest))
+}
+
 pub(crate) fn validate_web_url(text: &str) -> Result<(), Invalid> {
     let bad = |why: &str| Err(Invalid::new(format!("\"{text}\" is not a web address: {why}")));
     let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
@@ -276,7 +282,8 @@ pub(crate) fn validate_web_url(text: &str) -> Result<(), Invalid> {
     }
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     if authority.contains('@') {
-        return bad("it has a user name or password; they would be seen in logs");
+        // Nor in this message.
+        return Err(Invalid::new("a web address must not have a user name or password; they would be seen in logs"));
     }
     if text.contains('#') {
         return bad("it has a fragment");

@@ -124,7 +124,7 @@ fn a_failure_of_another_plan_is_settled_too() {
 fn any_event() -> impl Strategy<Value = Event> {
     let id = prop::sample::select(vec!["a", "b", "c", "stranger"]);
     let outcome = prop::sample::select(vec![RunOutcome::Done, RunOutcome::NothingToDo, RunOutcome::Unfinished]);
-    (0..8_usize, id, 0..4_u32, outcome, any::<u64>()).prop_map(|(kind, id, attempt, outcome, at)| {
+    (0..13_usize, id, 0..4_u32, outcome, any::<u64>()).prop_map(|(kind, id, attempt, outcome, at)| {
         let id = engine::StepId::from(id);
         let outline = |id: &str, needs: &[&str]| engine::StepOutline {
             id: id.into(),
@@ -149,6 +149,16 @@ fn any_event() -> impl Strategy<Value = Event> {
                 retry_in_ms: (attempt % 2 == 0).then_some(5),
             },
             6 => EventKind::RunFinished { outcome },
+            7 => EventKind::RunOpened { boot_id: format!("b{attempt}") },
+            8 => EventKind::PhaseStarted { phase: id },
+            9 => EventKind::PhaseDetail { phase: id, text: "\u{1b}<a>".into() },
+            10 => EventKind::PhaseFinished { phase: id },
+            11 => EventKind::PhaseFailed {
+                phase: id,
+                class: engine::ErrorClass::Transient,
+                message: "m\n<a>".into(),
+                advice: Some("<a>".into()),
+            },
             _ => EventKind::Unknown,
         };
         Event { at: Timestamp(at), kind }
