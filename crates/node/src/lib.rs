@@ -22,7 +22,9 @@ pub use kept::KEPT_BUNDLES_FOLDER;
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
-pub use session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, load_events, prepare, preview};
+pub use session::{
+    LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply, apply_prepared, load_events, prepare, preview,
+};
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};

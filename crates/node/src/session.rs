@@ -115,6 +115,16 @@ pub struct Surroundings<'a> {
 
 /// Converges the node to the bundle and opens the gate. What was fetched for it is kept from before the first change.
 pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
+    apply_prepared(host, delivered, surroundings, || prepare(host, &delivered.bundle).map(Arc::new))
+}
+
+/// As [`apply`], with another way to the facts and the plan: for tests that run the same plan a hundred thousand times.
+pub fn apply_prepared(
+    host: &NodeHost,
+    delivered: &Delivered,
+    surroundings: &Surroundings<'_>,
+    prepare: impl FnOnce() -> Result<Arc<(Facts, Plan<Action>)>, SessionError>,
+) -> Result<Report, SessionError> {
     let bundle = &delivered.bundle;
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
@@ -124,12 +134,13 @@ pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings
         Way::Kept => kept::make_durable(host.disk.as_ref(), bundle),
     }
     .map_err(SessionError::Keep)?;
-    let (facts, plan) = prepare(host, bundle)?;
-    let executor = executor(host, bundle, &plan, surroundings.clock);
+    let prepared = prepare()?;
+    let (facts, plan) = prepared.as_ref();
+    let executor = executor(host, bundle, plan, surroundings.clock);
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
     (surroundings.on_recovery)(&recovery);
     let run = Run {
-        plan: &plan,
+        plan,
         executor: &executor,
         journal: &mut journal,
         clock: surroundings.clock,
