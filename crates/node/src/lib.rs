@@ -37,8 +37,8 @@ pub use plan::{Action, PlannedFile, plan_first_boot};
 pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, SAVED_FOLDER, plan_reset, preview_reset, reset};
 pub use session::{
-    Applied, DeliverBundle, GatherFacts, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings, apply,
-    apply_delivery, apply_with, load_events, prepare, preview,
+    Applied, DeliverBundle, GatherFacts, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
+    apply_delivery, apply_prepared, apply_with, load_events, prepare, preview,
 };
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;

@@ -84,7 +84,9 @@ fn since(phase: Phase, report: Option<&Report>, events: &[Event]) -> Option<Time
     match phase {
         Phase::Failed => failing_since(events),
         Phase::Unfinished | Phase::NotFetched => Some(report.started_at),
-        Phase::Rebooting | Phase::Joining | Phase::Joined => Some(report.started_at.after(Duration::from_millis(report.duration_ms))),
+        Phase::Rebooting | Phase::Joining | Phase::Joined => {
+            Some(report.started_at.after(Duration::from_millis(report.duration_ms)))
+        }
         Phase::NotDelivered | Phase::BundleBroken | Phase::NotStarted => None,
     }
 }

@@ -186,6 +186,9 @@ pub type DeliverBundle<'a> = &'a dyn Fn(&dyn Fn(&str)) -> Result<Delivered, Bund
 /// Asks for the facts, once the node is locked.
 pub type GatherFacts<'a> = &'a dyn Fn() -> Result<Facts, FactsError>;
 
+/// Facts and plan for a bundle.
+pub type Prepare<'a> = &'a dyn Fn(&Bundle) -> Result<Arc<(Facts, Plan<Action>)>, SessionError>;
+
 /// How a run went, and for which bundle, if one came.
 pub struct Applied {
     pub report: Report,
@@ -194,7 +197,7 @@ pub struct Applied {
 
 /// Converges the node to the bundle and opens the gate. What was fetched for it is kept from before the first change.
 pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings<'_>) -> Result<Report, SessionError> {
-    apply_with(host, delivered, surroundings, &|| gather_facts(&host.disk, &host.machine))
+    apply_prepared(host, delivered, surroundings, &|bundle| prepare(host, bundle).map(Arc::new))
 }
 
 /// The same, with facts from somewhere else; they are asked for once the node is locked.
@@ -204,10 +207,24 @@ pub fn apply_with(
     surroundings: &Surroundings<'_>,
     gather: GatherFacts<'_>,
 ) -> Result<Report, SessionError> {
-    converge(host, &|_| Ok(delivered.clone()), None, surroundings, gather).map(|applied| applied.report)
+    apply_prepared(host, delivered, surroundings, &|bundle| {
+        let facts = gather()?;
+        let plan = plan_first_boot(bundle, &facts)?;
+        Ok(Arc::new((facts, plan)))
+    })
 }
 
-/// The same from the very beginning: a bundle that does not come is a run that failed, and is told of like any other.
+/// The same, with another way to the facts and the plan: for tests that run the same plan a hundred thousand times.
+pub fn apply_prepared(
+    host: &NodeHost,
+    delivered: &Delivered,
+    surroundings: &Surroundings<'_>,
+    prepare: Prepare<'_>,
+) -> Result<Report, SessionError> {
+    converge(host, &|_| Ok(delivered.clone()), None, surroundings, prepare).map(|applied| applied.report)
+}
+
+/// As [`apply`], from the very beginning: a bundle that does not come is a run that failed, and is told of like any other.
 /// With `expected`, any other plan is refused before the first change.
 pub fn apply_delivery(
     host: &NodeHost,
@@ -215,7 +232,7 @@ pub fn apply_delivery(
     expected: Option<&ExpectedPlan>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied, SessionError> {
-    converge(host, deliver, expected, surroundings, &|| gather_facts(&host.disk, &host.machine))
+    converge(host, deliver, expected, surroundings, &|bundle| prepare(host, bundle).map(Arc::new))
 }
 
 fn converge(
@@ -223,7 +240,7 @@ fn converge(
     deliver: DeliverBundle<'_>,
     expected: Option<&ExpectedPlan>,
     surroundings: &Surroundings<'_>,
-    gather: GatherFacts<'_>,
+    prepare: Prepare<'_>,
 ) -> Result<Applied, SessionError> {
     let lock = host.disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
@@ -253,22 +270,18 @@ fn converge(
     if let Err(error) = kept {
         return give_up(opening, KEEP_BUNDLE, error, bundle);
     }
-    let prepared = opening.phase(GATHER_FACTS, || {
-        let facts = gather()?;
-        let plan = plan_first_boot(&bundle, &facts)?;
-        Ok::<_, SessionError>((facts, plan))
-    });
-    let (facts, plan) = match prepared {
+    let prepared = match opening.phase(GATHER_FACTS, || prepare(&bundle)) {
         Ok(prepared) => prepared,
         Err(error) => return give_up(opening, GATHER_FACTS, error, bundle),
     };
-    if let Some(difference) = expected.and_then(|expected| expected.difference(&plan)) {
+    let (facts, plan) = prepared.as_ref();
+    if let Some(difference) = expected.and_then(|expected| expected.difference(plan)) {
         return Err(SessionError::OtherPlan(difference));
     }
     opening.facts(facts.notes());
-    let executor = executor(host, &bundle, &plan, surroundings.clock, &past);
+    let executor = executor(host, &bundle, plan, surroundings.clock, &past);
     let report = opening.run(PlannedRun {
-        plan: &plan,
+        plan,
         executor: &executor,
         jitter: surroundings.jitter,
         retry: RetryPolicy::default(),

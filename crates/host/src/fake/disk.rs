@@ -82,6 +82,23 @@ impl FakeDisk {
         Self { crash: CrashPoint::new(), ..self.clone() }
     }
 
+    /// The first file that is found whose name ends so.
+    pub fn find_name(&self, suffix: &str) -> Option<PathBuf> {
+        let tree = self.tree();
+        let mut todo = vec![(PathBuf::from("/"), 0)];
+        while let Some((path, ino)) = todo.pop() {
+            let Node::Folder(folder) = &tree.inode(ino).node else { continue };
+            for (name, child) in &folder.now {
+                match &tree.inode(*child).node {
+                    Node::Folder(_) => todo.push((path.join(name), *child)),
+                    _ if name.ends_with(suffix) => return Some(path.join(name)),
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
     /// Everything on the disk by path, without `/`.
     pub fn snapshot(&self) -> BTreeMap<PathBuf, Entry> {
         let tree = self.tree();
@@ -150,7 +167,7 @@ impl FakeDisk {
 fn entry(tree: &Tree, ino: Ino) -> Entry {
     let inode = tree.inode(ino);
     let (kind, content) = match &inode.node {
-        Node::File(file) => (Kind::File, file.now.clone()),
+        Node::File(file) => (Kind::File, file.now.to_vec()),
         Node::Folder(_) => (Kind::Folder, Vec::new()),
         Node::Link(target) => (Kind::Link { target: target.clone() }, Vec::new()),
     };
@@ -182,7 +199,7 @@ impl Disk for FakeDisk {
                 Node::File(file) if file.now.len() as u64 > limit => {
                     Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")))
                 }
-                Node::File(file) => Ok(Some(file.now.clone())),
+                Node::File(file) => Ok(Some(file.now.to_vec())),
                 _ => Err(io::ErrorKind::IsADirectory.into()),
             }
         })

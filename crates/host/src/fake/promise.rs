@@ -59,7 +59,7 @@ impl FakeDisk {
             let mut contents = Vec::new();
             for ino in past.chain(folder.now.get(name.as_ref())) {
                 if let Node::File(file) = &tree.inode(*ino).node {
-                    contents.extend(file.past.iter().chain([&file.now]).cloned());
+                    contents.extend(file.past().chain([file.now.as_slice()]).map(<[u8]>::to_vec));
                 }
             }
             contents
@@ -98,8 +98,8 @@ fn find_broken(tree: &Tree, ino: Ino, wanted: &BTreeMap<String, Kept>, at: &Path
 fn difference(tree: &Tree, ino: Ino, entry: &Entry) -> Option<&'static str> {
     let inode = tree.inode(ino);
     let same = match (&inode.node, &entry.kind) {
-        (Node::File(file), Kind::File) if !file.past.is_empty() => return Some("its content is not durable"),
-        (Node::File(file), Kind::File) => file.now == entry.content,
+        (Node::File(file), Kind::File) if !file.is_durable() => return Some("its content is not durable"),
+        (Node::File(file), Kind::File) => *file.now == entry.content,
         (Node::Folder(_), Kind::Folder) => true,
         (Node::Link(found), Kind::Link { target }) => found == target,
         _ => return Some("another kind of thing"),

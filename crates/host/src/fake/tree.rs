@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use super::crash::Moment;
 
@@ -37,9 +38,48 @@ pub(super) enum Node {
 
 #[derive(Clone, Default)]
 pub(super) struct FileState {
-    pub(super) now: Vec<u8>,
+    /// Shared between a disk and what is left of it after a crash: most files are never touched again.
+    pub(super) now: Arc<Vec<u8>>,
     /// Contents since the last sync, oldest first; empty: `now` is durable.
-    pub(super) past: Vec<Vec<u8>>,
+    past: Vec<Past>,
+}
+
+/// A journal grows a hundred times between two syncs: what it was is kept as a length, not as a copy.
+#[derive(Clone)]
+enum Past {
+    StartOfNow(usize),
+    Other(Arc<Vec<u8>>),
+}
+
+impl FileState {
+    pub(super) fn is_durable(&self) -> bool {
+        self.past.is_empty()
+    }
+
+    pub(super) fn past(&self) -> impl Iterator<Item = &[u8]> {
+        self.past.iter().map(|past| self.resolve(past))
+    }
+
+    fn resolve<'a>(&'a self, past: &'a Past) -> &'a [u8] {
+        match past {
+            Past::StartOfNow(length) => &self.now[..*length],
+            Past::Other(bytes) => bytes,
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.past.push(Past::StartOfNow(self.now.len()));
+        Arc::make_mut(&mut self.now).extend_from_slice(bytes);
+    }
+
+    fn resize(&mut self, length: usize) {
+        for index in 0..self.past.len() {
+            let whole = self.resolve(&self.past[index]).to_vec();
+            self.past[index] = Past::Other(Arc::new(whole));
+        }
+        self.past.push(Past::Other(Arc::clone(&self.now)));
+        Arc::make_mut(&mut self.now).resize(length, 0);
+    }
 }
 
 #[derive(Clone, Default)]
@@ -151,8 +191,8 @@ impl Tree {
     }
 
     pub(super) fn create(&mut self, path: &Path, mode: u32, bytes: &[u8], moment: Moment) -> io::Result<()> {
-        let ino = self.add(path, Node::File(FileState { now: Vec::new(), past: Vec::new() }), mode)?;
-        self.change_file(ino, |content| content.extend_from_slice(written(bytes, moment)))
+        let ino = self.add(path, Node::File(FileState::default()), mode)?;
+        self.change_file(ino, |file| file.append(written(bytes, moment)))
     }
 
     pub(super) fn append(&mut self, path: &Path, bytes: &[u8], moment: Moment) -> io::Result<()> {
@@ -160,13 +200,13 @@ impl Tree {
             Some(ino) => ino,
             None => self.add(path, Node::File(FileState::default()), 0o600)?,
         };
-        self.change_file(ino, |content| content.extend_from_slice(written(bytes, moment)))
+        self.change_file(ino, |file| file.append(written(bytes, moment)))
     }
 
     pub(super) fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
         let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
         let length = usize::try_from(length).map_err(io::Error::other)?;
-        self.change_file(ino, |content| content.resize(length, 0))
+        self.change_file(ino, |file| file.resize(length))
     }
 
     pub(super) fn symlink(&mut self, target: &str, path: &Path) -> io::Result<()> {
@@ -289,11 +329,10 @@ impl Tree {
         }
     }
 
-    fn change_file(&mut self, ino: Ino, change: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    fn change_file(&mut self, ino: Ino, change: impl FnOnce(&mut FileState)) -> io::Result<()> {
         match &mut self.inodes[ino].node {
             Node::File(file) => {
-                file.past.push(file.now.clone());
-                change(&mut file.now);
+                change(file);
                 Ok(())
             }
             Node::Folder(_) => Err(io::ErrorKind::IsADirectory.into()),
@@ -323,10 +362,11 @@ impl Inode {
         }
         self.past_owners.clear();
         match &mut self.node {
-            Node::File(file) => {
-                file.now = surviving_content(file, chance);
+            Node::File(file) if !file.is_durable() => {
+                file.now = Arc::new(surviving_content(file, chance));
                 file.past.clear();
             }
+            Node::File(_) => {}
             Node::Folder(folder) => {
                 for (name, past) in std::mem::take(&mut folder.past) {
                     match chance.pick(&past) {
@@ -342,15 +382,16 @@ impl Inode {
 }
 
 fn surviving_content(file: &FileState, chance: &mut Chance) -> Vec<u8> {
-    let Some(durable) = file.past.first() else { return file.now.clone() };
-    let version = chance.pick(&file.past).unwrap_or_else(|| file.now.clone());
+    let versions: Vec<&[u8]> = file.past().chain([file.now.as_slice()]).collect();
+    let durable = versions[0];
+    let version = versions[chance.below(versions.len())];
     // Bytes that were durable and never changed since cannot be lost.
-    let kept = file.past.iter().chain([&file.now]).map(|each| common_prefix(durable, each)).min().unwrap_or(0);
+    let kept = versions.iter().map(|each| common_prefix(durable, each)).min().unwrap_or(0);
     let cut = kept + chance.below(version.len() - kept.min(version.len()) + 1);
     match chance.below(5) {
-        0 => durable.clone(),
-        1 => version,
-        2 => file.now.clone(),
+        0 => durable.to_vec(),
+        1 => version.to_vec(),
+        2 => file.now.to_vec(),
         // The size arrived, the data did not.
         3 => version[..cut].iter().copied().chain(std::iter::repeat_n(0, version.len() - cut)).collect(),
         _ => version[..cut].to_vec(),
