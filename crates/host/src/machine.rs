@@ -8,8 +8,10 @@
 //! |---|---|---|
 //! | boot id | `/proc/sys/kernel/random/boot_id` | `run/nodestrap/boot_id` in it, else all zeros: it never reboots |
 //! | host name | the kernel's, or `/etc/hostname` before it has one | `etc/hostname` only |
+//! | processors, memory | `/sys/devices/system/cpu/online`, `/proc/meminfo` | the same files in it; unknown without them |
 
 mod clock;
+mod hardware;
 mod notify;
 mod os_release;
 mod wait;
@@ -58,6 +60,10 @@ pub trait Machine: Send + Sync {
     fn machine_id(&self) -> Result<MachineId, MachineError>;
     fn hostname(&self) -> Result<String, MachineError>;
     fn os_release(&self) -> Result<OsRelease, MachineError>;
+    /// Processors that are switched on; `None` where nothing says so.
+    fn cpus(&self) -> Result<Option<u32>, MachineError>;
+    /// What the kernel has to give away; `None` where nothing says so.
+    fn memory_bytes(&self) -> Result<Option<u64>, MachineError>;
 }
 
 /// Who we are: 0 may set owners and talk to systemd.
@@ -80,6 +86,9 @@ pub fn random_u64() -> u64 {
 /// Identity files are one line each.
 const IDENTITY_FILE_LIMIT: u64 = 4096;
 const OS_RELEASE_LIMIT: u64 = 64 * 1024;
+const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";
+const MEMORY: &str = "/proc/meminfo";
+const MEMORY_LIMIT: u64 = 64 * 1024;
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const FOLDER_BOOT_ID: &str = "/run/nodestrap/boot_id";
 const NEVER_BOOTED: &str = "00000000-0000-0000-0000-000000000000";
@@ -157,6 +166,18 @@ impl Machine for LinuxMachine {
         }
         Err(MachineError::NoOsRelease)
     }
+
+    fn cpus(&self) -> Result<Option<u32>, MachineError> {
+        let wanted = "a list of processors";
+        let Some(line) = self.line(ONLINE_CPUS)? else { return Ok(None) };
+        hardware::parse_cpu_list(&line).map(Some).ok_or(MachineError::Malformed { path: ONLINE_CPUS, wanted })
+    }
+
+    fn memory_bytes(&self) -> Result<Option<u64>, MachineError> {
+        let Some(bytes) = self.disk.read(Path::new(MEMORY), MEMORY_LIMIT)? else { return Ok(None) };
+        let total = hardware::parse_total_memory(&String::from_utf8_lossy(&bytes));
+        total.map(Some).ok_or(MachineError::Malformed { path: MEMORY, wanted: "the total memory" })
+    }
 }
 
 #[cfg(test)]
@@ -181,12 +202,16 @@ mod tests {
         assert_eq!(empty.machine_id().unwrap(), MachineId::Absent);
         assert!(matches!(empty.hostname(), Err(MachineError::NoHostname)));
         assert!(matches!(empty.os_release(), Err(MachineError::NoOsRelease)));
+        assert_eq!((empty.cpus().unwrap(), empty.memory_bytes().unwrap()), (None, None));
         let full = machine(&[
             ("/run/nodestrap/boot_id", "two\n"),
             ("/etc/machine-id", "0123456789abcdef0123456789ABCDEF\n"),
             ("/etc/hostname", "# who\n n1 \n"),
             ("/usr/lib/os-release", "ID=flatcar\n"),
+            ("/sys/devices/system/cpu/online", "0-3,6\n"),
+            ("/proc/meminfo", "MemTotal:        2048 kB\nMemFree:          512 kB\n"),
         ]);
+        assert_eq!((full.cpus().unwrap(), full.memory_bytes().unwrap()), (Some(5), Some(2048 * 1024)));
         assert_eq!(full.boot_id().unwrap(), BootId("two".to_owned()));
         assert_eq!(full.machine_id().unwrap(), MachineId::Known("0123456789abcdef0123456789abcdef".to_owned()));
         assert_eq!(full.hostname().unwrap(), "n1");
@@ -208,6 +233,8 @@ mod tests {
         let machine = LinuxMachine::new(Arc::new(RootedDisk::open(root).unwrap()), root);
         assert_eq!(machine.boot_id().unwrap().0.len(), 36);
         assert!(!machine.hostname().unwrap().is_empty());
+        assert!(machine.cpus().unwrap() >= Some(1));
+        assert!(machine.memory_bytes().unwrap() > Some(1 << 24));
         assert_ne!(random_u64(), random_u64());
     }
 }

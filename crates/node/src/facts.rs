@@ -31,6 +31,15 @@ pub struct Facts {
     /// The platform's own name for this machine; empty on metal.
     pub platform: Fact<String>,
     pub instance_id: Fact<String>,
+    /// The platform's name for the size of this machine; empty where it has none, as the next three.
+    pub instance_type: Fact<String>,
+    /// The address by which the platform's own network knows this machine.
+    pub local_ipv4: Fact<String>,
+    pub region: Fact<String>,
+    pub zone: Fact<String>,
+    /// `None` for a folder that stands for a machine and does not say.
+    pub cpus: Fact<Option<u32>>,
+    pub memory_bytes: Fact<Option<u64>>,
     /// Changes at every boot: never part of a plan.
     pub boot_id: Fact<String>,
 }
@@ -75,15 +84,28 @@ pub fn gather_facts(disk: &Arc<dyn Disk>, machine: &Arc<dyn Machine>) -> Result<
     let boot_id = ask("the boot id", machine, |machine| {
         Ok(Fact { value: machine.boot_id()?.0, source: "/proc/sys/kernel/random/boot_id".to_owned() })
     });
+    let cpus = ask("the processors", machine, |machine| {
+        Ok(Fact { value: machine.cpus()?, source: "/sys/devices/system/cpu/online".to_owned() })
+    });
+    let memory = ask("the memory", machine, |machine| {
+        Ok(Fact { value: machine.memory_bytes()?, source: "/proc/meminfo".to_owned() })
+    });
     let platform = ask("the platform", disk, |disk| Ok(cloud::identify_platform(disk.as_ref())?));
 
     let (platform, instance_id) = describe_platform(platform.wait()?);
+    let not_said = Fact { value: String::new(), source: platform.source.clone() };
     Ok(Facts {
         os: os.wait()?,
         hostname: hostname.wait()?,
         machine_id: machine_id.wait()?,
         platform,
         instance_id,
+        instance_type: not_said.clone(),
+        local_ipv4: not_said.clone(),
+        region: not_said.clone(),
+        zone: not_said,
+        cpus: cpus.wait()?,
+        memory_bytes: memory.wait()?,
         boot_id: boot_id.wait()?,
     })
 }

@@ -8,6 +8,8 @@ pub struct FakeMachine {
     pub machine_id: MachineId,
     pub hostname: Option<String>,
     pub os_release: OsRelease,
+    pub cpus: Option<u32>,
+    pub memory_bytes: Option<u64>,
 }
 
 impl Default for FakeMachine {
@@ -17,6 +19,8 @@ impl Default for FakeMachine {
             machine_id: MachineId::Known("0123456789abcdef0123456789abcdef".to_owned()),
             hostname: Some("node-1".to_owned()),
             os_release: parse_os_release("ID=debian\nVERSION_ID=12\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            cpus: Some(2),
+            memory_bytes: Some(4 << 30),
         }
     }
 }
@@ -36,5 +40,13 @@ impl Machine for FakeMachine {
 
     fn os_release(&self) -> Result<OsRelease, MachineError> {
         Ok(self.os_release.clone())
+    }
+
+    fn cpus(&self) -> Result<Option<u32>, MachineError> {
+        Ok(self.cpus)
+    }
+
+    fn memory_bytes(&self) -> Result<Option<u64>, MachineError> {
+        Ok(self.memory_bytes)
     }
 }
