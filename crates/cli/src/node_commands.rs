@@ -19,7 +19,7 @@ use crate::show::{Paint, Screen, table, width};
 const WORKERS: usize = 4;
 
 pub(crate) fn plan(arguments: &PlanArguments, screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.node.root.root)?;
+    let host = machine::open_with(&arguments.node.root.root, &arguments.fetch)?;
     let tell = |line: &str| screen.remark(line);
     let bundle = machine::fetch_bundle(&host, &arguments.node, &arguments.fetch, &tell)?.bundle;
     let (facts, plan) = node::prepare(&host, &bundle).map_err(session_failure)?;
@@ -102,7 +102,7 @@ fn describe(action: &Action) -> String {
 }
 
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.node.root.root)?;
+    let host = machine::open_with(&arguments.node.root.root, &arguments.fetch)?;
     let view = ProgressView::new(arguments.progress);
     let delivered = machine::fetch_bundle(&host, &arguments.node, &arguments.fetch, &|line| view.say(line))?;
     if !machine::is_machine(&arguments.node.root.root) {
@@ -186,9 +186,12 @@ pub(crate) fn session_failure(error: SessionError) -> Failure {
     let code = match &error {
         SessionError::Busy => Code::Busy,
         SessionError::Plan(_) => Code::WrongInput,
-        SessionError::Facts(_) | SessionError::Lock(_) | SessionError::Journal(_) | SessionError::Keep(_) => {
-            Code::NeedsPerson
-        }
+        SessionError::Facts(error) if error.may_pass() => Code::MayRetry,
+        SessionError::Facts(_)
+        | SessionError::Lock(_)
+        | SessionError::Journal(_)
+        | SessionError::Keep(_)
+        | SessionError::KeepPlatform(_) => Code::NeedsPerson,
     };
     Failure { code, error: error.into() }
 }

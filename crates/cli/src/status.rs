@@ -30,7 +30,7 @@ struct StatusView {
 
 pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.node.root.root)?;
-    let bundle = machine::load_bundle(&host, &arguments.node, None);
+    let bundle = machine::load_bundle(&host, &arguments.node, None, &|_| {});
     let (mut status, bundle) =
         node::observe_status(host.disk.as_ref(), host.units.as_ref(), bundle).or_fail(Code::NeedsPerson)?;
     if arguments.brief {
@@ -140,6 +140,7 @@ fn text(screen: &Screen, view: &StatusView) -> String {
     row("kubelet", status.kubelet.as_ref().map(|unit| format!("{:?}", unit.active).to_lowercase()));
     row("node", view.node.clone());
     row("bundle", status.bundle.clone());
+    row("from", status.bundle_source.clone());
     row("plan", status.plan.clone());
     if let Some(report) = &status.last_run {
         row("last run", Some(format!("{} ({} ms)", report.started_at, report.duration_ms)));

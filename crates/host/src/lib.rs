@@ -14,6 +14,7 @@ pub mod fake;
 pub mod files;
 pub mod machine;
 pub mod units;
+pub mod volumes;
 
 pub use disk::Disk;
 pub use machine::Machine;

@@ -18,6 +18,7 @@ use crate::bundle_source::{Delivered, Way};
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::kept;
 use crate::plan::{Action, plan_first_boot};
+use crate::platform::PlatformSource;
 use crate::steps::{NodeExecutor, Ownership};
 use crate::store::{JournalFile, JournalSnapshot};
 
@@ -31,6 +32,7 @@ pub struct NodeHost {
     pub units: Arc<dyn Units>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
+    pub platform: Arc<PlatformSource>,
 }
 
 impl NodeHost {
@@ -51,6 +53,8 @@ pub enum SessionError {
     Lock(#[source] DiskError),
     #[error("the fetched bundle cannot be kept on this node")]
     Keep(#[source] FileError),
+    #[error("what the platform said cannot be kept on this node")]
+    KeepPlatform(#[source] FileError),
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error("no plan can be made from this bundle")]
@@ -61,7 +65,7 @@ pub enum SessionError {
 
 /// What will happen on this machine, and what it was decided from. Reads only.
 pub fn prepare(host: &NodeHost, bundle: &Bundle) -> Result<(Facts, Plan<Action>), SessionError> {
-    let facts = gather_facts(&host.disk, &host.machine)?;
+    let facts = gather_facts(host)?;
     let plan = plan_first_boot(bundle, &facts)?;
     Ok((facts, plan))
 }
@@ -125,6 +129,7 @@ pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings
     }
     .map_err(SessionError::Keep)?;
     let (facts, plan) = prepare(host, bundle)?;
+    host.platform.keep().map_err(SessionError::KeepPlatform)?;
     let executor = executor(host, bundle, &plan, surroundings.clock);
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
     (surroundings.on_recovery)(&recovery);

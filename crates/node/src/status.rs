@@ -53,6 +53,8 @@ pub struct Status {
     pub cluster: Option<String>,
     pub group: Option<String>,
     pub bundle: Option<String>,
+    /// Where the bundle, or the stub that names it, was read: a file, or the platform.
+    pub bundle_source: Option<String>,
     pub plan: Option<String>,
     pub gate: String,
     pub kubelet: Option<UnitState>,
@@ -82,8 +84,8 @@ pub fn observe_status(
     delivered: Result<Delivered, BundleSourceError>,
 ) -> Result<(Status, Option<Bundle>), DiskError> {
     let last_run = load_events(disk).ok().and_then(|(events, _)| Report::from_events(&events));
-    let bundle = match delivered {
-        Ok(delivered) => delivered.bundle,
+    let (bundle, source) = match delivered {
+        Ok(delivered) => (delivered.bundle, delivered.source),
         Err(BundleSourceError::NotFetched { stub }) => return Ok((not_fetched(disk, &stub, last_run)?, None)),
         Err(error) => return Ok((without_bundle(&error, last_run), None)),
     };
@@ -99,6 +101,7 @@ pub fn observe_status(
         cluster: Some(bundle.cluster.clone()),
         group: Some(bundle.group.clone()),
         bundle: Some(bundle.digest()),
+        bundle_source: Some(source),
         plan: last_run.as_ref().map(|report| report.plan.to_string()),
         gate: describe_gate(&gate),
         kubelet,
@@ -175,6 +178,7 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
         cluster: Some(stub.cluster.clone()),
         group: Some(stub.group.clone()),
         bundle: Some(stub.digest.clone()),
+        bundle_source: None,
         plan: last_run.as_ref().map(|report| report.plan.to_string()),
         gate: describe_gate(&gate),
         kubelet: None,
@@ -204,6 +208,7 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
         cluster: None,
         group: None,
         bundle: None,
+        bundle_source: None,
         plan: last_run.as_ref().map(|report| report.plan.to_string()),
         gate: "unknown".to_owned(),
         kubelet: None,

@@ -5,5 +5,6 @@ mod delivery;
 mod first_boot;
 mod hooks;
 mod interruption;
+mod platform;
 mod refusal;
 mod support;

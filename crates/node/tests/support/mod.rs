@@ -8,9 +8,9 @@ use std::time::Duration;
 use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
 use host::disk::Disk;
 use host::fake::{Crash, FakeClock, FakeDisk, FakeUnits};
-use host::machine::LinuxMachine;
+use host::machine::{LinuxMachine, Machine};
 use host::units::UnitName;
-use node::{Delivered, GateState, NodeHost, Ownership, SessionError, Surroundings};
+use node::{Delivered, GateState, NodeHost, Ownership, PlatformSource, SessionError, Surroundings};
 use render::bundle::{BUNDLE_PATH, Bundle};
 use spec::Source;
 
@@ -120,11 +120,13 @@ impl FakeNode {
 
     pub(crate) fn host(&self) -> NodeHost {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), Path::new("/fake")));
         NodeHost {
             disk: Arc::clone(&disk),
             units: Arc::new(self.units.clone()),
-            machine: Arc::new(LinuxMachine::new(disk, Path::new("/fake"))),
+            machine: Arc::clone(&machine),
             ownership: Ownership::Root,
+            platform: Arc::new(PlatformSource::of_folder(disk, machine)),
         }
     }
 
