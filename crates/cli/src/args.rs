@@ -201,6 +201,12 @@ pub(crate) struct FetchArguments {
     /// For how long a bundle that was delivered by reference is asked for.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) fetch_deadline: u64,
+    /// For how long the platform's metadata service is asked for facts and, where no bundle was delivered, user data.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) metadata_deadline: u64,
+    /// Ask the platform, whatever an earlier run has kept of its answers.
+    #[arg(long)]
+    pub(crate) ask_again: bool,
 }
 
 #[derive(Args)]

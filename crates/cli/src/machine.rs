@@ -9,7 +9,8 @@ use host::disk::{Disk, RootedDisk};
 use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64};
 use host::snaps::{SNAPD_SOCKET, SnapdSnaps, Snaps};
 use host::units::{StandInUnits, SystemdUnits, Units};
-use node::{BundleSourceError, Delivered, FetchBundle, NodeHost, Ownership};
+use host::volumes::{FolderVolumes, LinuxVolumes, Volumes};
+use node::{BundleSourceError, Delivered, FetchBundle, Freshness, NodeHost, Ownership, PlatformSource};
 use render::Stub;
 use render::bundle::BUNDLE_PATH;
 
@@ -18,6 +19,16 @@ use crate::outcome::{Code, Failure, OrFail};
 
 /// `/` is the machine itself; any other root is a folder, whose units a stand-in keeps.
 pub(crate) fn open(root: &Path) -> Result<NodeHost, Failure> {
+    open_asking(root, node::METADATA_DEADLINE, Freshness::AsKept)
+}
+
+/// The same, for those who may ask the platform.
+pub(crate) fn open_with(root: &Path, fetch: &FetchArguments) -> Result<NodeHost, Failure> {
+    let freshness = if fetch.ask_again { Freshness::AskAgain } else { Freshness::AsKept };
+    open_asking(root, Duration::from_secs(fetch.metadata_deadline), freshness)
+}
+
+fn open_asking(root: &Path, metadata_deadline: Duration, freshness: Freshness) -> Result<NodeHost, Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RootedDisk::open(root).or_fail(Code::WrongInput)?);
     let units: Arc<dyn Units> = if is_machine(root) {
         Arc::new(SystemdUnits::new(None))
@@ -29,7 +40,11 @@ pub(crate) fn open(root: &Path) -> Result<NodeHost, Failure> {
     let ownership = if effective_uid() == 0 { Ownership::Root } else { Ownership::Keep };
     // A folder has none, unless somebody lets one answer there.
     let snaps: Arc<dyn Snaps> = Arc::new(SnapdSnaps::new(&scope.join(SNAPD_SOCKET.trim_start_matches('/'))));
-    Ok(NodeHost { disk, units, snaps, machine, ownership })
+    let volumes: Arc<dyn Volumes> =
+        if is_machine(root) { Arc::new(LinuxVolumes) } else { Arc::new(FolderVolumes::new(Arc::clone(&disk))) };
+    let (its_disk, its_machine) = (Arc::clone(&disk), Arc::clone(&machine));
+    let platform = Arc::new(PlatformSource::with(its_disk, its_machine, volumes, metadata_deadline, freshness));
+    Ok(NodeHost { disk, units, snaps, machine, ownership, platform })
 }
 
 /// By any of its names: `--root .` in `/` is the machine too, and no stand-in may keep its units.
@@ -37,15 +52,20 @@ pub(crate) fn is_machine(root: &Path) -> bool {
     std::fs::canonicalize(root).is_ok_and(|real| real == Path::new("/"))
 }
 
-/// The bundle that the user names, or the one that was delivered to the node. Without `fetch`, no store is asked for it.
+/// The bundle that the user names, or the one that was delivered to the node: by a file, or else by the platform's user
+/// data. Without `fetch`, nobody is asked for it.
 pub(crate) fn load_bundle(
     host: &NodeHost,
     arguments: &NodeArguments,
     fetch: Option<FetchBundle<'_>>,
+    tell: &dyn Fn(&str),
 ) -> Result<Delivered, BundleSourceError> {
     let node = host.disk.as_ref();
     match &arguments.bundle {
-        None => node::load_bundle(node, Path::new(BUNDLE_PATH), node, fetch),
+        None => match node::load_bundle(node, Path::new(BUNDLE_PATH), node, fetch) {
+            Err(BundleSourceError::Absent { .. }) => node::load_platform_bundle(host, fetch, tell),
+            found => found,
+        },
         // What the user names lies where the user is, not under the root.
         Some(path) => {
             let here = RootedDisk::open(Path::new("/"))?;
@@ -72,14 +92,13 @@ pub(crate) fn find_bundle(
     tell: &dyn Fn(&str),
 ) -> Result<Delivered, BundleSourceError> {
     let deadline = Duration::from_secs(fetch.fetch_deadline);
-    let ask = |stub: &Stub| node::fetch_bundle(stub, deadline, &random_u64, &|notice| tell(&notice.to_string()));
-    // A clock that is years behind makes every certificate look invalid; that is said by its name.
-    if let Err(BundleSourceError::NotFetched { stub }) = load_bundle(host, arguments, None) {
+    let ask = |stub: &Stub| {
+        // A clock that is years behind makes every certificate look invalid; that is said by its name.
         let clock = MachineClock(LinuxClock::new());
-        let authorities = stub.certificate_authorities.as_deref();
-        node::wait_for_clock(host.disk.as_ref(), authorities, &clock)?;
-    }
-    load_bundle(host, arguments, Some(&ask))
+        node::wait_for_clock(host.disk.as_ref(), stub.certificate_authorities.as_deref(), &clock)?;
+        Ok(node::fetch_bundle(stub, deadline, &random_u64, &|notice| tell(&notice.to_string()))?)
+    };
+    load_bundle(host, arguments, Some(&ask), tell)
 }
 
 fn absolute(path: &Path) -> PathBuf {

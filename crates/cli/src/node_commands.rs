@@ -20,7 +20,7 @@ pub(crate) const WORKERS: usize = 4;
 
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     let root = &arguments.node.root.root;
-    let host = machine::open(root)?;
+    let host = machine::open_with(root, &arguments.fetch)?;
     let expected = arguments.plan.as_deref().map(expected_plan).transpose()?;
     if !machine::is_machine(root) {
         screen.remark(&format!("units: {}", host.units.describe()));

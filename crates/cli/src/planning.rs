@@ -18,7 +18,7 @@ use crate::rendering::load_rendered;
 use crate::show::{Paint, Screen, table};
 
 pub(crate) fn run(arguments: &PlanArguments, screen: &Screen) -> Outcome {
-    let host = machine::open(&arguments.node.root.root)?;
+    let host = machine::open_with(&arguments.node.root.root, &arguments.fetch)?;
     match &arguments.against {
         None => {
             let tell = |line: &str| screen.remark(line);
@@ -142,7 +142,7 @@ struct AgainstView<'a> {
 }
 
 fn against(host: &NodeHost, arguments: &PlanArguments, other: &Path, screen: &Screen) -> Outcome {
-    let here = match machine::load_bundle(host, &arguments.node, None) {
+    let here = match machine::load_bundle(host, &arguments.node, None, &|_| {}) {
         Ok(delivered) => Some(delivered.bundle),
         Err(BundleSourceError::Absent { .. } | BundleSourceError::NotFetched { .. }) => None,
         Err(error) => return Err(Failure { code: error.class().into(), error: error.into() }),

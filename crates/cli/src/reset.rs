@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &ResetArguments, screen: &Screen) -> Outcome {
         on_recovery: &|recovery| tell_recovery(recovery, screen),
     };
     // Only to find what an interrupted apply may have left; without it the reset is as good.
-    let bundle = machine::load_bundle(&host, &arguments.node, None).ok().map(|delivered| delivered.bundle);
+    let bundle = machine::load_bundle(&host, &arguments.node, None, &|_| {}).ok().map(|delivered| delivered.bundle);
     let (report, forgotten) = node::reset(&host, bundle.as_ref(), options, &surroundings).map_err(session_failure)?;
     let is_delivered = host.disk.stat(BUNDLE_PATH.as_ref()).or_fail(Code::NeedsPerson)?.is_some();
     screen.result(&report, || text(screen, report.as_ref(), forgotten, is_delivered))?;

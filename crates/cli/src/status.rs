@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
 }
 
 pub(crate) fn look(arguments: &StatusArguments, host: &NodeHost) -> Result<StatusView, Failure> {
-    let bundle = machine::load_bundle(host, &arguments.node, None);
+    let bundle = machine::load_bundle(host, &arguments.node, None, &|_| {});
     let (mut status, bundle) =
         node::observe_status(host.disk.as_ref(), host.units.as_ref(), bundle).or_fail(Code::NeedsPerson)?;
     let mut node = None;
@@ -149,6 +149,7 @@ pub(crate) fn text(screen: &Screen, view: &StatusView) -> String {
     row("kubelet", status.kubelet.as_ref().map(|unit| format!("{:?}", unit.active).to_lowercase()));
     row("node", view.node.clone());
     row("bundle", status.bundle.clone());
+    row("from", status.bundle_source.clone());
     row("plan", status.plan.clone());
     if let Some(report) = &status.last_run {
         row("last run", Some(format!("{} ({} ms)", report.started_at, report.duration_ms)));

@@ -16,7 +16,7 @@ const CHANGES_SHOWN: usize = 8;
 pub(crate) fn run(arguments: &VerifyArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.node.root.root)?;
     // No store is asked: what is not here was never applied.
-    let delivered = machine::load_bundle(&host, &arguments.node, None)
+    let delivered = machine::load_bundle(&host, &arguments.node, None, &|_| {})
         .map_err(|error| Failure { code: error.class().into(), error: error.into() })?;
     let verification = node::verify(&host, &delivered.bundle).map_err(session_failure)?;
     screen.result(&verification, || text(screen, &verification))?;

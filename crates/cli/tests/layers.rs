@@ -12,7 +12,8 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
     ("host", &[]),
     ("render", &["spec", "pki"]),
     ("fetch", &["host"]),
-    ("cloud", &["host"]),
+    // A metadata service is asked over http, with the same patience and bounds as a store.
+    ("cloud", &["host", "fetch"]),
     ("cluster", &["host"]),
     ("node", &["spec", "render", "engine", "host", "fetch", "cloud", "cluster"]),
     ("cli", &["spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node"]),

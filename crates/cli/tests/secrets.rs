@@ -161,7 +161,7 @@ fn listen() -> (String, std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>>)
     use std::io::{BufRead as _, Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let heard = std::sync::Arc::default();
+    let heard: std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>> = std::sync::Arc::default();
     let hears = std::sync::Arc::clone(&heard);
     std::thread::spawn(move || {
         for stream in listener.incoming() {

@@ -6,7 +6,8 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
-use hyper::{Request, Response, StatusCode};
+use hyper::http::request::Builder;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
@@ -27,7 +28,8 @@ pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, li
     let mut arrival = Arrival::Named;
     for _ in 0..=MOST_REDIRECTS {
         let mut connection = Connection::open(&location, arrival, trust, patience).await?;
-        let answer = connection.ask(&location, patience.stall).await?;
+        let question = question(Method::GET, &location, location.target()).header(CONNECTION, "close");
+        let answer = connection.ask(question, patience.stall).await?;
         let Some(reference) = redirect(&answer)? else {
             return body(answer, patience.stall, limit).await;
         };
@@ -37,8 +39,19 @@ pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, li
     Err(Reason::Redirect(format!("more than {MOST_REDIRECTS} in a row")))
 }
 
-/// One connection for one question. Its other half runs beside us and ends with this value.
-struct Connection {
+/// What every question of ours begins with.
+pub(crate) fn question(method: Method, location: &Location, target: &str) -> Builder {
+    Request::builder()
+        .method(method)
+        .uri(target)
+        .header(HOST, location.authority())
+        .header(USER_AGENT, concat!("nodestrap/", env!("CARGO_PKG_VERSION")))
+        // The body is verified as it comes; packing it would only hide its size.
+        .header(ACCEPT_ENCODING, "identity")
+}
+
+/// Takes one question at a time. Its other half runs beside us and ends with this value.
+pub(crate) struct Connection {
     sender: http1::SendRequest<Empty<Bytes>>,
     driver: tokio::task::JoinHandle<hyper::Result<()>>,
 }
@@ -50,7 +63,12 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    async fn open(location: &Location, arrival: Arrival, trust: &Trust, patience: &Patience) -> Result<Self, Reason> {
+    pub(crate) async fn open(
+        location: &Location,
+        arrival: Arrival,
+        trust: &Trust,
+        patience: &Patience,
+    ) -> Result<Self, Reason> {
         let stream = connect(location, arrival, trust, patience.connect).await?;
         let mut builder = http1::Builder::new();
         builder.max_header_size(HEADER_LIMIT).max_buf_size(BUFFER_LIMIT);
@@ -58,16 +76,14 @@ impl Connection {
         Ok(Self { sender, driver: tokio::spawn(driver) })
     }
 
-    async fn ask(&mut self, location: &Location, stall: Duration) -> Result<Response<Incoming>, Reason> {
-        let question = Request::get(location.target())
-            .header(HOST, location.authority())
-            .header(USER_AGENT, concat!("nodestrap/", env!("CARGO_PKG_VERSION")))
-            // The body is verified as it comes; packing it would only hide its size.
-            .header(ACCEPT_ENCODING, "identity")
-            .header(CONNECTION, "close")
-            .body(Empty::new())
-            .map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
-        match timeout(stall, self.sender.send_request(question)).await {
+    /// An answer whose body is not read to its end makes the connection useless for the next question.
+    pub(crate) async fn ask(&mut self, question: Builder, stall: Duration) -> Result<Response<Incoming>, Reason> {
+        let question = question.body(Empty::new()).map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
+        let exchange = async {
+            self.sender.ready().await?;
+            self.sender.send_request(question).await
+        };
+        match timeout(stall, exchange).await {
             Err(_) => Err(Reason::TimedOut { waiting_for: "an answer", after: stall }),
             Ok(answer) => answer.map_err(|error| broken(&error)),
         }
@@ -93,7 +109,7 @@ fn redirect(answer: &Response<Incoming>) -> Result<Option<String>, Reason> {
     }
 }
 
-async fn body(answer: Response<Incoming>, stall: Duration, limit: usize) -> Result<Vec<u8>, Reason> {
+pub(crate) async fn body(answer: Response<Incoming>, stall: Duration, limit: usize) -> Result<Vec<u8>, Reason> {
     let too_large = || Reason::TooLarge { limit };
     let announced = answer.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| usize::try_from(bytes).map_or(true, |bytes| bytes > limit)) {

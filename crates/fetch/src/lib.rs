@@ -11,10 +11,14 @@
 //!                  └ other status, too large, not verified, certificate or redirect refused: out
 //! ```
 //!
+//! A service that is asked several things, each of which depends on the answer before (a metadata service), is a
+//! [`Dialogue`]: one connection, no redirects, and the same rests.
+//!
 //! Nothing is written, and nothing is used before it is verified. Neither the environment nor a proxy is asked. The query
 //! of a URL may be a signature that opens a store, so it never appears in a message.
 
 mod connect;
+mod dialogue;
 mod error;
 mod exchange;
 mod location;
@@ -23,6 +27,7 @@ mod post;
 
 use std::time::Duration;
 
+pub use dialogue::{Answer, Dialogue, Ending, NoAnswer, Question, Verb, Verdict};
 pub use error::{FetchError, MirrorFailure, Reason};
 pub use location::redacted;
 pub use mirrors::Notice;

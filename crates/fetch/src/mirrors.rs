@@ -108,7 +108,7 @@ pub(crate) async fn ask<T, E: std::error::Error>(
 }
 
 /// Full jitter, so that a thousand nodes do not knock in step: uniform between zero and a ceiling that doubles.
-fn decide_rest(patience: &Patience, rounds: u32, random: u64) -> Duration {
+pub(crate) fn decide_rest(patience: &Patience, rounds: u32, random: u64) -> Duration {
     let ceiling = patience.first_rest.saturating_mul(1 << (rounds - 1).min(31)).min(patience.longest_rest);
     let choices = ceiling.as_millis() + 1;
     Duration::from_millis(u64::try_from((u128::from(random) * choices) >> 64).unwrap_or(u64::MAX))

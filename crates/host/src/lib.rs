@@ -15,6 +15,7 @@ pub mod files;
 pub mod machine;
 pub mod snaps;
 pub mod units;
+pub mod volumes;
 
 pub use disk::Disk;
 pub use machine::Machine;

@@ -12,7 +12,8 @@ use crate::cache::{Cache, prepare};
 use crate::command::{stdout_of, stdout_with_input};
 use crate::control_plane::{ControlPlane, Program, START_DEADLINE, bootstrap_objects, log_path, log_tails};
 use crate::identities::Identities;
-use crate::network::{API_SERVER_URL, HUB_MEMBER, create_hub, inside};
+use crate::metadata::{Instance, MetadataServer};
+use crate::network::{API_SERVER_URL, HUB_MEMBER, create_hub, inside, listen_as_metadata_service};
 use crate::node::{Node, NodeOptions};
 use crate::node_root::random_hex_128;
 use crate::process::{ProcessId, reap_in_background, spawn_logged};
@@ -242,6 +243,11 @@ impl Lab {
     /// A web server in the hub, empty as yet.
     pub fn start_web_server(&self) -> Result<WebServer> {
         WebServer::start(&self.name)
+    }
+
+    /// A metadata service at 169.254.169.254, for one node, which need not be running.
+    pub fn start_metadata_service(&self, node: &str, instance: Instance) -> Result<MetadataServer> {
+        MetadataServer::serve(listen_as_metadata_service(&self.name, node)?, instance)
     }
 
     /// Makes a node and boots it. Returns when its systemd answers, not when it has finished booting.

@@ -3,11 +3,13 @@
 //! Every lab uses the same addresses; namespaces keep them apart. Both ends of each link are made inside namespaces, so the
 //! machine's own network is never touched, and the hub has no way out.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::command::{run, stdout_of};
 
@@ -134,6 +136,26 @@ pub(crate) fn inside(lab: &str, member: &str, program: impl AsRef<std::ffi::OsSt
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", namespace_path(lab, member).display())).arg(program);
     command
+}
+
+/// A socket stays in the namespace in which it was made; a thread of its own enters that, and this process stays outside.
+pub(crate) fn listen_inside(lab: &str, member: &str, address: SocketAddr) -> Result<TcpListener> {
+    let path = namespace_path(lab, member);
+    let listen = move || -> Result<TcpListener> {
+        let namespace = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+        move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
+            .with_context(|| format!("entering {}", path.display()))?;
+        TcpListener::bind(address).with_context(|| format!("listening at {address}"))
+    };
+    std::thread::spawn(listen).join().map_err(|_| anyhow!("the thread that enters a namespace panicked"))?
+}
+
+/// Where every platform has its metadata service. It is an address of the node's own, so that nothing leaves the lab.
+pub(crate) fn listen_as_metadata_service(lab: &str, node: &str) -> Result<TcpListener> {
+    const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+    let member = namespace_name(lab, node);
+    run("ip", &["-n", &member, "addr", "replace", &format!("{METADATA}/32"), "dev", "lo"])?;
+    listen_inside(lab, node, (METADATA, 80).into())
 }
 
 /// All namespaces of a lab, by name.

@@ -4,7 +4,6 @@
 //! Gone with its value, as a server is that was switched off: the next connection is refused.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use anyhow::{Context, Result};
 
-use crate::network::{HUB, HUB_MEMBER, namespace_path};
+use crate::network::{HUB, HUB_MEMBER, listen_inside};
 
 /// How soon a server that was dropped stops listening.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -40,7 +38,7 @@ struct Shared {
 
 impl WebServer {
     pub(crate) fn start(lab: &str) -> Result<Self> {
-        let listener = listen_in_hub(lab)?;
+        let listener = listen_inside(lab, HUB_MEMBER, (HUB.v4, 0).into())?;
         let address = listener.local_addr().context("asking for the port")?;
         listener.set_nonblocking(true).context("preparing the listener")?;
         let shared = Arc::new(Shared::default());
@@ -75,18 +73,6 @@ impl Drop for WebServer {
             let _ = thread.join();
         }
     }
-}
-
-/// A socket stays in the namespace in which it was made; a thread of its own enters that, and this process stays outside.
-fn listen_in_hub(lab: &str) -> Result<TcpListener> {
-    let path = namespace_path(lab, HUB_MEMBER);
-    let listen = move || -> Result<TcpListener> {
-        let namespace = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
-        move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
-            .context("entering the network of the hub")?;
-        TcpListener::bind((HUB.v4, 0)).context("listening in the hub")
-    };
-    std::thread::spawn(listen).join().map_err(|_| anyhow!("the thread that enters the hub panicked"))?
 }
 
 fn accept_until_closed(listener: &TcpListener, shared: &Arc<Shared>) {

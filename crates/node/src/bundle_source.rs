@@ -6,10 +6,12 @@ use std::time::Duration;
 use engine::ErrorClass;
 use fetch::{FetchError, Notice, Patience, Request};
 use host::disk::{Disk, DiskError, Kind};
-use render::bundle::{Bundle, MAX_BUNDLE_BYTES};
+use render::bundle::{BUNDLE_PATH, Bundle, MAX_BUNDLE_BYTES};
 use render::{Payload, PayloadError, Stub};
 
 use crate::kept;
+use crate::platform::PlatformError;
+use crate::session::NodeHost;
 use crate::timekeeping::WrongClock;
 
 /// Larger than any user data: a bundle beyond it is a mistake.
@@ -31,6 +33,8 @@ pub enum BundleSourceError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Clock(#[from] WrongClock),
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
 }
 
 impl BundleSourceError {
@@ -41,6 +45,9 @@ impl BundleSourceError {
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
             Self::NotFetched { .. } | Self::Clock(_) => ErrorClass::Transient,
+            Self::Platform(error) if error.may_pass() => ErrorClass::Transient,
+            Self::Platform(PlatformError::NoUserData { .. } | PlatformError::NotOurs { .. }) => ErrorClass::WrongInput,
+            Self::Platform(_) => ErrorClass::NeedsOperator,
         }
     }
 }
@@ -49,12 +56,14 @@ impl BundleSourceError {
 #[derive(Clone)]
 pub struct Delivered {
     pub bundle: Bundle,
+    /// The file or the address that the bundle, or the stub that names it, was read from.
+    pub source: String,
     pub(crate) way: Way,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It lies where it was delivered.
+    /// It lies where it was delivered, or is kept with what the platform said.
     Direct,
     /// From a store, just now: only in memory.
     Fetched,
@@ -64,12 +73,12 @@ pub(crate) enum Way {
 
 impl From<Bundle> for Delivered {
     fn from(bundle: Bundle) -> Self {
-        Self { bundle, way: Way::Direct }
+        Self { bundle, source: "given".to_owned(), way: Way::Direct }
     }
 }
 
 /// Gets the bundle that a stub names, verified.
-pub type FetchBundle<'a> = &'a dyn Fn(&Stub) -> Result<Bundle, FetchError>;
+pub type FetchBundle<'a> = &'a dyn Fn(&Stub) -> Result<Bundle, BundleSourceError>;
 
 /// A `bundle.json`, a folder as `render --format folder` writes it, or a stub. What a stub names is taken from the copy that
 /// an earlier run kept on the node, or else fetched; without `fetch` nobody is asked. Writes nothing: [`crate::apply`] keeps
@@ -82,20 +91,48 @@ pub fn load_bundle(
 ) -> Result<Delivered, BundleSourceError> {
     let absent = || BundleSourceError::Absent { path: path.display().to_string() };
     let broken = |source| BundleSourceError::Broken { path: path.display().to_string(), source };
+    let source = path.display().to_string();
     let found = delivery.stat(path)?.ok_or_else(absent)?;
     if found.kind == Kind::Folder {
-        return load_folder(delivery, path).map(Delivered::from);
+        return load_folder(delivery, path).map(|bundle| Delivered { bundle, source, way: Way::Direct });
     }
     let bytes = delivery.read(path, BUNDLE_LIMIT)?.ok_or_else(absent)?;
-    let stub = match Payload::parse(&bytes).map_err(broken)? {
-        Payload::Bundle(bundle) => return Ok(Delivered::from(*bundle)),
+    open_payload(Payload::parse(&bytes).map_err(broken)?, source, node, fetch)
+}
+
+/// The same from the user data of the platform, for a node that got no file. Without `fetch` nobody is asked: only what an
+/// earlier run kept counts. A machine on no platform has no bundle.
+pub fn load_platform_bundle(
+    host: &NodeHost,
+    fetch: Option<FetchBundle<'_>>,
+    tell: &dyn Fn(&str),
+) -> Result<Delivered, BundleSourceError> {
+    let absent = || BundleSourceError::Absent { path: BUNDLE_PATH.to_owned() };
+    let found = match fetch {
+        None => host.platform.kept_payload().ok_or_else(absent)?,
+        Some(_) => host.platform.payload(tell).map_err(|error| match error {
+            PlatformError::NoUserData { platform, .. } if platform == cloud::Platform::Metal.name() => absent(),
+            other => other.into(),
+        })?,
+    };
+    open_payload(found.payload, found.source, host.disk.as_ref(), fetch)
+}
+
+fn open_payload(
+    payload: Payload,
+    source: String,
+    node: &dyn Disk,
+    fetch: Option<FetchBundle<'_>>,
+) -> Result<Delivered, BundleSourceError> {
+    let stub = match payload {
+        Payload::Bundle(bundle) => return Ok(Delivered { bundle: *bundle, source, way: Way::Direct }),
         Payload::Stub(stub) => stub,
     };
     if let Some(bundle) = kept::load(node, &stub)? {
-        return Ok(Delivered { bundle, way: Way::Kept });
+        return Ok(Delivered { bundle, source, way: Way::Kept });
     }
     let Some(fetch) = fetch else { return Err(BundleSourceError::NotFetched { stub: Box::new(stub) }) };
-    Ok(Delivered { bundle: fetch(&stub)?, way: Way::Fetched })
+    Ok(Delivered { bundle: fetch(&stub)?, source, way: Way::Fetched })
 }
 
 fn load_folder(disk: &dyn Disk, path: &Path) -> Result<Bundle, BundleSourceError> {

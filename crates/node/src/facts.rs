@@ -7,14 +7,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use cloud::Platform;
+use cloud::{Metadata, Said};
 use engine::FactNote;
-use host::disk::Disk;
-use host::machine::{Machine, MachineId};
+use host::machine::MachineId;
 use serde::Serialize;
+
+use crate::platform::PlatformError;
+use crate::session::NodeHost;
 
 /// Local files answer in microseconds; a disk that needs longer than this is the fault to report.
 const LOCAL_SOURCE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Over the deadline that the platform's own questions keep.
+const PLATFORM_MARGIN: Duration = LOCAL_SOURCE_DEADLINE;
 
 /// A fact and where it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +66,15 @@ pub enum FactsError {
     Source { fact: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("waited {waited:?} for {fact} of this machine; its disk does not answer")]
     Deadline { fact: &'static str, waited: Duration },
+    #[error("cannot tell the platform of this machine")]
+    Platform(#[from] PlatformError),
+}
+
+impl FactsError {
+    /// Whether the same attempt may succeed later without anybody doing anything.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Platform(error) if error.may_pass())
+    }
 }
 
 impl Facts {
@@ -89,7 +103,8 @@ fn note(name: String, fact: &serde_json::Value) -> Option<FactNote> {
 }
 
 /// Reads every source at the same time; the first failure names its fact.
-pub fn gather_facts(disk: &Arc<dyn Disk>, machine: &Arc<dyn Machine>) -> Result<Facts, FactsError> {
+pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
+    let machine = &host.machine;
     let os = ask("the operating system", machine, |machine| {
         let release = machine.os_release()?;
         let variant = release.keys.get("VARIANT_ID").cloned().unwrap_or_default();
@@ -116,34 +131,29 @@ pub fn gather_facts(disk: &Arc<dyn Disk>, machine: &Arc<dyn Machine>) -> Result<
     let memory = ask("the memory", machine, |machine| {
         Ok(Fact { value: machine.memory_bytes()?, source: "/proc/meminfo".to_owned() })
     });
-    let platform = ask("the platform", disk, |disk| Ok(cloud::identify_platform(disk.as_ref())?));
+    let platform = ask("the platform", &host.platform, |platform| Ok(platform.metadata(&|_| {})));
 
-    let (platform, instance_id) = describe_platform(platform.wait()?);
-    let not_said = Fact { value: String::new(), source: platform.source.clone() };
+    let said = platform.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
+    let Metadata { platform, instance_id, instance_type, local_ipv4, region, zone } = said;
     Ok(Facts {
         os: os.wait()?,
         hostname: hostname.wait()?,
         machine_id: machine_id.wait()?,
-        platform,
-        instance_id,
-        instance_type: not_said.clone(),
-        local_ipv4: not_said.clone(),
-        region: not_said.clone(),
-        zone: not_said,
+        platform: platform.into(),
+        instance_id: instance_id.into(),
+        instance_type: instance_type.into(),
+        local_ipv4: local_ipv4.into(),
+        region: region.into(),
+        zone: zone.into(),
         cpus: cpus.wait()?,
         memory_bytes: memory.wait()?,
         boot_id: boot_id.wait()?,
     })
 }
 
-fn describe_platform(platform: Platform) -> (Fact<String>, Fact<String>) {
-    let fact = |value: &str, source: String| Fact { value: value.to_owned(), source };
-    match platform {
-        Platform::NoCloud { instance_id, seed } => (fact("nocloud", seed.clone()), fact(&instance_id, seed)),
-        Platform::Metal => {
-            let source = "no platform left its mark".to_owned();
-            (fact("metal", source.clone()), fact("", source))
-        }
+impl From<Said> for Fact<String> {
+    fn from(said: Said) -> Self {
+        Self { value: said.value, source: said.source }
     }
 }
 
@@ -177,12 +187,14 @@ where
 
 impl<T> Question<T> {
     fn wait(self) -> Result<T, FactsError> {
-        match self.answer.recv_timeout(LOCAL_SOURCE_DEADLINE) {
+        self.wait_for(LOCAL_SOURCE_DEADLINE)
+    }
+
+    fn wait_for(self, deadline: Duration) -> Result<T, FactsError> {
+        match self.answer.recv_timeout(deadline) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(source)) => Err(FactsError::Source { fact: self.fact, source }),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(FactsError::Deadline { fact: self.fact, waited: LOCAL_SOURCE_DEADLINE })
-            }
+            Err(RecvTimeoutError::Timeout) => Err(FactsError::Deadline { fact: self.fact, waited: deadline }),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(FactsError::Source { fact: self.fact, source: "its reader died".into() })
             }

@@ -14,6 +14,7 @@ mod kubeconfig;
 mod network;
 mod outlook;
 mod plan;
+mod platform;
 mod refusals;
 mod reset;
 mod session;
@@ -25,7 +26,7 @@ mod timekeeping;
 mod told;
 mod verify;
 
-pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle};
+pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
 pub use gate::{GateState, observe as observe_gate};
@@ -34,6 +35,7 @@ pub use kubeconfig::{KubeconfigError, read_access};
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use outlook::Outlook;
 pub use plan::{Action, PlannedFile, plan_first_boot};
+pub use platform::{Freshness, KEPT_PLATFORM_PATH, METADATA_DEADLINE, PlatformError, PlatformSource};
 pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, SAVED_FOLDER, plan_reset, preview_reset, reset};
 pub use session::{

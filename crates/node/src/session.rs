@@ -21,6 +21,7 @@ use crate::expected::ExpectedPlan;
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::kept;
 use crate::plan::{Action, COMMIT_STEP, plan_first_boot};
+use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
 use crate::steps::{NodeExecutor, Ownership, chain};
 use crate::store::{JournalFile, JournalSnapshot};
@@ -36,6 +37,7 @@ pub struct NodeHost {
     pub snaps: Arc<dyn Snaps>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
+    pub platform: Arc<PlatformSource>,
 }
 
 impl NodeHost {
@@ -65,6 +67,8 @@ pub enum SessionError {
     Forget(#[source] FileError),
     #[error("cannot look at the files of this node")]
     Look(#[source] FileError),
+    #[error("what the platform said cannot be kept on this node")]
+    KeepPlatform(#[source] FileError),
     #[error(transparent)]
     Facts(#[from] FactsError),
     #[error("no plan can be made from this bundle")]
@@ -80,7 +84,9 @@ impl SessionError {
         match self {
             Self::Busy => ErrorClass::Transient,
             Self::Plan(_) | Self::OtherPlan(_) => ErrorClass::WrongInput,
+            Self::Facts(error) if error.may_pass() => ErrorClass::Transient,
             Self::Facts(_)
+            | Self::KeepPlatform(_)
             | Self::Lock(_)
             | Self::Journal(_)
             | Self::Keep(_)
@@ -98,7 +104,7 @@ const GATHER_FACTS: &str = "gather-facts";
 
 /// What will happen on this machine, and what it was decided from. Reads only.
 pub fn prepare(host: &NodeHost, bundle: &Bundle) -> Result<(Facts, Plan<Action>), SessionError> {
-    let facts = gather_facts(&host.disk, &host.machine)?;
+    let facts = gather_facts(host)?;
     let plan = plan_first_boot(bundle, &facts)?;
     Ok((facts, plan))
 }
@@ -277,6 +283,9 @@ fn converge(
     let (facts, plan) = prepared.as_ref();
     if let Some(difference) = expected.and_then(|expected| expected.difference(plan)) {
         return Err(SessionError::OtherPlan(difference));
+    }
+    if let Err(error) = host.platform.keep().map_err(SessionError::KeepPlatform) {
+        return give_up(opening, GATHER_FACTS, error, bundle);
     }
     opening.facts(facts.notes());
     let executor = executor(host, &bundle, plan, surroundings.clock, &past);

@@ -61,6 +61,8 @@ pub struct Status {
     pub cluster: Option<String>,
     pub group: Option<String>,
     pub bundle: Option<String>,
+    /// Where the bundle, or the stub that names it, was read: a file, or the platform.
+    pub bundle_source: Option<String>,
     pub plan: Option<String>,
     pub gate: String,
     pub kubelet: Option<UnitState>,
@@ -113,8 +115,8 @@ fn judge(
     delivered: Result<Delivered, BundleSourceError>,
     last_run: Option<Report>,
 ) -> Result<(Status, Option<Bundle>), DiskError> {
-    let bundle = match delivered {
-        Ok(delivered) => delivered.bundle,
+    let (bundle, source) = match delivered {
+        Ok(delivered) => (delivered.bundle, delivered.source),
         Err(BundleSourceError::NotFetched { stub }) => return Ok((not_fetched(disk, &stub, last_run)?, None)),
         Err(error) => return Ok((without_bundle(&error, last_run), None)),
     };
@@ -132,6 +134,7 @@ fn judge(
         cluster: Some(bundle.cluster.clone()),
         group: Some(bundle.group.clone()),
         bundle: Some(bundle.digest()),
+        bundle_source: Some(source),
         plan: plan_of(last_run.as_ref()),
         gate: describe_gate(&gate),
         kubelet,
@@ -218,6 +221,7 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
         cluster: Some(stub.cluster.clone()),
         group: Some(stub.group.clone()),
         bundle: Some(stub.digest.clone()),
+        bundle_source: None,
         plan: plan_of(last_run.as_ref()),
         gate: describe_gate(&gate),
         kubelet: None,
@@ -257,6 +261,7 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
         cluster: None,
         group: None,
         bundle: None,
+        bundle_source: None,
         plan: plan_of(last_run.as_ref()),
         gate: "unknown".to_owned(),
         kubelet: None,

@@ -9,6 +9,7 @@ mod busy;
 mod gate;
 mod needs_a_person;
 mod plan;
+mod platform;
 mod reset;
 mod status;
 mod store;

@@ -38,6 +38,17 @@ impl RootedDisk {
         let failed = |source: io::Error| DiskError::new("open the root folder", root, source);
         let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
         let fd = rustix::fs::open(root, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        Self::beneath(fd, root)
+    }
+
+    /// The root is a folder that is open already and may have no name, such as a mount that is attached nowhere.
+    pub(crate) fn within(fd: OwnedFd) -> Result<Self, DiskError> {
+        Self::beneath(fd, Path::new("."))
+    }
+
+    fn beneath(fd: OwnedFd, root: &Path) -> Result<Self, DiskError> {
+        let failed = |source: io::Error| DiskError::new("open the root folder", root, source);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
         let probe = rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT);
         let resolver = decide_resolver(probe.err(), root).map_err(failed)?;
         Ok(Self { root: fd, resolver })

@@ -91,6 +91,56 @@ mod tests {
         }
     }
 
+    /// As each of them writes it: quoted or not, in this order of keys or that one.
+    #[test]
+    fn reads_every_distribution_that_a_spec_can_name() {
+        let cases = [
+            (
+                "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n\
+                 VERSION=\"12 (bookworm)\"\nVERSION_CODENAME=bookworm\nID=debian\n",
+                ["debian", "12", "Debian GNU/Linux 12 (bookworm)", ""],
+            ),
+            (
+                "PRETTY_NAME=\"Ubuntu 24.04.1 LTS\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nID_LIKE=debian\n",
+                ["ubuntu", "24.04", "Ubuntu 24.04.1 LTS", ""],
+            ),
+            (
+                "NAME=\"Flatcar Container Linux by Kinvolk\"\nID=flatcar\nID_LIKE=coreos\nVERSION=4081.2.0\n\
+                 VERSION_ID=4081.2.0\nPRETTY_NAME=\"Flatcar 4081.2.0 (Oklo)\"\nANSI_COLOR=\"38;5;75\"\n",
+                ["flatcar", "4081.2.0", "Flatcar 4081.2.0 (Oklo)", ""],
+            ),
+            (
+                "NAME=\"Container Linux by CoreOS\"\nID=coreos\nVERSION=2345.3.0\nVERSION_ID=2345.3.0\n\
+                 PRETTY_NAME=\"Container Linux by CoreOS 2345.3.0 (Rhyolite)\"\n",
+                ["coreos", "2345.3.0", "Container Linux by CoreOS 2345.3.0 (Rhyolite)", ""],
+            ),
+            (
+                "NAME=\"Amazon Linux\"\nVERSION=\"2\"\nID=\"amzn\"\nID_LIKE=\"centos rhel fedora\"\nVERSION_ID=\"2\"\n\
+                 PRETTY_NAME=\"Amazon Linux 2\"\n",
+                ["amzn", "2", "Amazon Linux 2", ""],
+            ),
+            (
+                "ID=\"amzn\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"2023\"\nPRETTY_NAME=\"Amazon Linux 2023.6.20241010\"\n",
+                ["amzn", "2023", "Amazon Linux 2023.6.20241010", ""],
+            ),
+            (
+                "NAME=\"Red Hat Enterprise Linux\"\nID=\"rhel\"\nVERSION_ID=\"9.4\"\n\
+                 PRETTY_NAME=\"Red Hat Enterprise Linux 9.4 (Plow)\"\n",
+                ["rhel", "9.4", "Red Hat Enterprise Linux 9.4 (Plow)", ""],
+            ),
+            (
+                "ID=\"rhcos\"\nVARIANT=\"CoreOS\"\nVARIANT_ID=coreos\nVERSION_ID=\"4.15\"\n\
+                 PRETTY_NAME=\"Red Hat Enterprise Linux CoreOS 415.92\"\n",
+                ["rhcos", "4.15", "Red Hat Enterprise Linux CoreOS 415.92", "coreos"],
+            ),
+        ];
+        for (text, wanted) in cases {
+            let read = parse_os_release(text);
+            let variant = read.keys.get("VARIANT_ID").map_or("", String::as_str);
+            assert_eq!([&*read.id, &*read.version_id, &*read.pretty_name, variant], wanted, "{text}");
+        }
+    }
+
     #[test]
     fn knows_the_defaults_of_the_manual_page() {
         let empty = parse_os_release("");

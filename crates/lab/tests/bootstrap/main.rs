@@ -6,6 +6,7 @@ mod eksctl;
 mod first_boot;
 mod hooks;
 mod interruption;
+mod platform;
 mod reboot;
 mod refusal;
 mod support;

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use engine::{Plan, Report, RunOutcome, Workers};
 use host::disk::Disk;
 use host::fake::{Crash, Entry, Fault, Moment, Promise, Repeat};
-use host::machine::LinuxMachine;
+use host::machine::{LinuxMachine, Machine};
 use host::units::{JobResult, UnitName};
-use node::{Action, Delivered, Facts, GateState, JOURNAL_PATH, NodeHost, Ownership, SessionError, Surroundings};
+use node::{
+    Action, Delivered, Facts, GateState, JOURNAL_PATH, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
+};
 use render::bundle::Bundle;
 
 use crate::support::{self, FakeNode, GATE, STORY, clock};
@@ -320,12 +322,14 @@ impl Life<'_> {
             defect: self.defect,
             untruth: Arc::clone(&untruth),
         });
+        let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&watched), Path::new("/fake")));
         let host = NodeHost {
             disk: Arc::clone(&watched),
             units: Arc::new(self.node.units.clone()),
             snaps: Arc::new(self.node.snaps.clone()),
-            machine: Arc::new(LinuxMachine::new(watched, Path::new("/fake"))),
+            machine: Arc::clone(&machine),
             ownership: Ownership::Root,
+            platform: Arc::new(PlatformSource::of_folder(watched, machine)),
         };
         let clock = clock();
         let surroundings = Surroundings {
@@ -339,7 +343,7 @@ impl Life<'_> {
         // One in eight goes the whole way of a real run.
         let ended = match order % 8 {
             0 => node::apply(&host, &self.part().delivered, &surroundings),
-            _ => node::apply_prepared(&host, &self.part().delivered, &surroundings, || {
+            _ => node::apply_prepared(&host, &self.part().delivered, &surroundings, &|_| {
                 Ok(Arc::clone(&self.part().prepared))
             }),
         };

@@ -8,10 +8,12 @@ use std::time::Duration;
 use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
 use host::disk::Disk;
 use host::fake::{Crash, FakeClock, FakeDisk, FakeSnaps, FakeUnits};
-use host::machine::LinuxMachine;
+use host::machine::{LinuxMachine, Machine};
 use host::snaps::Snaps as _;
 use host::units::{ActiveState, UnitName};
-use node::{Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, SessionError, Surroundings};
+use node::{
+    Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
+};
 use render::bundle::{BUNDLE_PATH, Bundle};
 use spec::Source;
 
@@ -164,12 +166,14 @@ impl FakeNode {
 
     pub(crate) fn host(&self) -> NodeHost {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), Path::new("/fake")));
         NodeHost {
             disk: Arc::clone(&disk),
             units: Arc::new(self.units.clone()),
             snaps: Arc::new(self.snaps.clone()),
-            machine: Arc::new(LinuxMachine::new(disk, Path::new("/fake"))),
+            machine: Arc::clone(&machine),
             ownership: Ownership::Root,
+            platform: Arc::new(PlatformSource::of_folder(disk, machine)),
         }
     }
 
@@ -192,7 +196,7 @@ impl FakeNode {
     /// What the disk says, and the metadata service.
     pub(crate) fn facts(&self) -> Result<Facts, FactsError> {
         let host = self.host();
-        let mut facts = node::gather_facts(&host.disk, &host.machine)?;
+        let mut facts = node::gather_facts(&host)?;
         if !self.instance_type.is_empty() {
             let said = |value: &str| Fact { value: value.to_owned(), source: "a metadata service".to_owned() };
             facts.instance_id = said("i-0123456789abcdef0");

@@ -1,0 +1,95 @@
+//! Which platform a machine is on, by its own files.
+
+mod support;
+
+use std::time::Duration;
+
+use cloud::{Asking, CloudError, Platform, Wanted};
+
+use crate::support::{identify, machine};
+
+const AWS: (&str, &str) = ("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
+const SEED: (&str, &str) = ("/var/lib/cloud/seed/nocloud/meta-data", "instance-id: seeded\n");
+const DRIVE: (&str, &str) = (
+    "/dev/disk/by-label/config-2/openstack/latest/meta_data.json",
+    "{\"uuid\": \"83679162-1378-4288-a2d4-70e13ec132aa\", \"availability_zone\": \"az 1\"}",
+);
+const VOLUME: (&str, &str) = ("/dev/disk/by-label/CIDATA/meta-data", "instance-id: on-a-volume\n");
+
+fn platform(files: &[(&str, &str)]) -> (Platform, String) {
+    let identified = identify(&machine(files)).unwrap_or_else(|error| panic!("{files:?}: {error}"));
+    (identified.platform, identified.by)
+}
+
+#[test]
+fn signs_are_believed_in_their_order() {
+    let command_line = |text| ("/proc/cmdline", text);
+    let cases: [(&[(&str, &str)], Platform, &str); 12] = [
+        (&[], Platform::Metal, "no platform left its mark"),
+        (&[AWS], Platform::Aws, "/sys/class/dmi/id/sys_vendor"),
+        (&[AWS, SEED], Platform::NoCloud, "/var/lib/cloud/seed/nocloud"),
+        (&[AWS, ("/etc/nodestrap/platform", "# lab\ngce\n")], Platform::Gce, "/etc/nodestrap/platform"),
+        (&[AWS, ("/etc/nodestrap/platform", "metal\n")], Platform::Metal, "/etc/nodestrap/platform"),
+        (&[AWS, ("/etc/nodestrap/platform", "auto\n")], Platform::Aws, "/sys/class/dmi/id/sys_vendor"),
+        (&[AWS, command_line("quiet nodestrap.platform=azure")], Platform::Azure, "/proc/cmdline"),
+        (&[AWS, command_line("ignition.platform.id=gcp")], Platform::Aws, "/sys/class/dmi/id/sys_vendor"),
+        (&[command_line("ignition.platform.id=gcp")], Platform::Gce, "ignition.platform.id in /proc/cmdline"),
+        (&[command_line("ignition.platform.id=qemu")], Platform::Metal, "no platform left its mark"),
+        (&[DRIVE, VOLUME], Platform::OpenStack, "/dev/disk/by-label/config-2 (config-2)"),
+        (&[VOLUME], Platform::NoCloud, "/dev/disk/by-label/CIDATA (CIDATA)"),
+    ];
+    for (files, wanted, by) in cases {
+        assert_eq!(platform(files), (wanted, by.to_owned()), "{files:?}");
+    }
+}
+
+#[test]
+fn a_setting_that_is_none_is_named() {
+    for text in ["amazon", "aws ftp://x", "aws http://a http://b", "auto http://a", "<html>"] {
+        let error = identify(&machine(&[("/etc/nodestrap/platform", text)])).err().expect("refused");
+        assert!(matches!(&error, CloudError::Setting { .. }), "{text}: {error}");
+        assert!(error.to_string().contains("/etc/nodestrap/platform"), "{error}");
+    }
+}
+
+#[test]
+fn local_places_are_read_without_asking_anybody() {
+    let user_data = |folder: &str, name: &str| (format!("{folder}/{name}"), "#cloud-config\n");
+    let (seed, drive, volume) = (
+        user_data("/var/lib/cloud/seed/nocloud", "user-data"),
+        user_data("/dev/disk/by-label/config-2/openstack/latest", "user_data"),
+        user_data("/dev/disk/by-label/CIDATA", "user-data"),
+    );
+    for (file, user_data, id, source) in [
+        (SEED, &seed, "seeded", "/var/lib/cloud/seed/nocloud/user-data"),
+        (
+            DRIVE,
+            &drive,
+            "83679162-1378-4288-a2d4-70e13ec132aa",
+            "/dev/disk/by-label/config-2/openstack/latest/user_data",
+        ),
+        (VOLUME, &volume, "on-a-volume", "/dev/disk/by-label/CIDATA/user-data"),
+    ] {
+        let disk = machine(&[file, (user_data.0.as_str(), user_data.1)]);
+        let identified = identify(&disk).expect("identified");
+        assert!(!identified.is_remote());
+        // No time at all: whoever asked the network would fail.
+        let asking = Asking { deadline: Duration::ZERO, random: &|| 0, tell: &|_| {} };
+        let answered = cloud::ask(&identified, &disk, Wanted::FactsAndUserData, &asking);
+        let answered = answered.unwrap_or_else(|error| panic!("{id}: {error}"));
+        assert_eq!(answered.metadata.instance_id.value, id);
+        let found = answered.user_data.expect("user data");
+        assert_eq!((found.bytes.as_slice(), found.source.as_str()), (&b"#cloud-config\n"[..], source));
+    }
+}
+
+#[test]
+fn a_drive_that_is_damaged_is_no_fact() {
+    for text in ["", "{", "<html>", "{\"uuid\": \"none\"}", "{\"availability_zone\": \"nova\"}"] {
+        let disk = machine(&[(DRIVE.0, text)]);
+        let identified = identify(&disk).expect("identified");
+        let asking = Asking { deadline: Duration::ZERO, random: &|| 0, tell: &|_| {} };
+        let error = cloud::ask(&identified, &disk, Wanted::Facts, &asking).err().expect("refused");
+        assert!(matches!(&error, CloudError::Drive { .. }), "{text}: {error}");
+    }
+}

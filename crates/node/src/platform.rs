@@ -1,0 +1,318 @@
+//! What the platform says about this machine, asked at most once in a run, and kept for the next.
+//!
+//! ```text
+//! identify ─→ seed folder, volume            ─→ read, every time
+//!         └─→ metadata service ─→ kept copy? ─→ believed, nobody is asked
+//!                              └─→ asked      ─→ kept by `apply`, never by `plan`
+//! ```
+//!
+//! A kept copy counts for the machine that made it only: see [`cloud::machine_key`]. A machine that cannot be told from
+//! another one without asking keeps it for one boot. A copy is also not believed once its address is no longer one of the
+//! machine's own. It is verified when it is read; a damaged one counts as absent.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud::{Asking, CloudError, Metadata, UserData, Wanted};
+use data_encoding::HEXLOWER;
+use host::disk::{Disk, DiskError};
+use host::files::{self, FileError};
+use host::machine::{Machine, random_u64};
+use host::volumes::{FolderVolumes, Volumes};
+use render::bundle::MAX_BUNDLE_BYTES;
+use render::delivery::UserDataError;
+use render::{Payload, read_user_data};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
+
+/// What the platform said, for the next run.
+pub const KEPT_PLATFORM_PATH: &str = "/var/lib/nodestrap/platform.json";
+/// The payload of the user data holds a secret.
+const KEPT_PLATFORM_MODE: u32 = 0o600;
+/// The largest payload as a JSON string, in which every byte may take two.
+const KEPT_PLATFORM_LIMIT: u64 = 2 * MAX_BUNDLE_BYTES as u64 + 64 * 1024;
+/// Enough for a metadata service that comes up with the machine; a boot must not hang on one that never does.
+pub const METADATA_DEADLINE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlatformError {
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    #[error(
+        "this machine got no bundle: there is none at {path:?}, and {platform} has no user data for it ({by}); give it what \
+         `nodestrap render` wrote"
+    )]
+    NoUserData { path: &'static str, platform: String, by: String },
+    #[error("the user data of this platform has no nodestrap bundle: {from}")]
+    NotOurs { from: String, source: UserDataError },
+    #[error("cannot tell this machine from another one")]
+    Identity(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl PlatformError {
+    /// Whether the same attempt may succeed later without anybody doing anything.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Cloud(error) if error.may_pass())
+    }
+}
+
+/// Whether an earlier run may speak for the platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    AsKept,
+    AskAgain,
+}
+
+/// Where the platform is asked from, and what it said in this run.
+pub struct PlatformSource {
+    disk: Arc<dyn Disk>,
+    machine: Arc<dyn Machine>,
+    volumes: Arc<dyn Volumes>,
+    deadline: Duration,
+    freshness: Freshness,
+    heard: Mutex<Option<Heard>>,
+}
+
+/// What is known about the platform now.
+#[derive(Clone)]
+struct Heard {
+    record: Record,
+    wanted: Wanted,
+    /// Whether it is worth keeping, and not kept yet.
+    is_news: bool,
+}
+
+/// What is kept. The payload is that of the user data, unpacked: a bundle or a stub.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Record {
+    holds_for: HoldsFor,
+    metadata: Metadata,
+    payload: Option<DeliveredText>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeliveredText {
+    source: String,
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum HoldsFor {
+    Machine(String),
+    Boot(String),
+}
+
+/// A bundle or a stub from the platform, and where it said it.
+pub(crate) struct PlatformPayload {
+    pub(crate) payload: Payload,
+    pub(crate) source: String,
+}
+
+impl PlatformSource {
+    /// A folder `dev/disk/by-label/LABEL` stands for a volume; see [`PlatformSource::with`] for a real machine.
+    pub fn of_folder(disk: Arc<dyn Disk>, machine: Arc<dyn Machine>) -> Self {
+        let volumes = Arc::new(FolderVolumes::new(Arc::clone(&disk)));
+        Self::with(disk, machine, volumes, METADATA_DEADLINE, Freshness::AsKept)
+    }
+
+    pub fn with(
+        disk: Arc<dyn Disk>,
+        machine: Arc<dyn Machine>,
+        volumes: Arc<dyn Volumes>,
+        deadline: Duration,
+        freshness: Freshness,
+    ) -> Self {
+        Self { disk, machine, volumes, deadline, freshness, heard: Mutex::new(None) }
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Writes nothing; `tell` hears of every attempt that failed.
+    pub(crate) fn metadata(&self, tell: &dyn Fn(&str)) -> Result<Metadata, PlatformError> {
+        Ok(self.hear(Wanted::Facts, tell)?.record.metadata)
+    }
+
+    /// What the user data carries. Writes nothing.
+    pub(crate) fn payload(&self, tell: &dyn Fn(&str)) -> Result<PlatformPayload, PlatformError> {
+        let record = self.hear(Wanted::FactsAndUserData, tell)?.record;
+        let Some(delivered) = record.payload else {
+            let platform = record.metadata.platform;
+            let path = render::BUNDLE_PATH;
+            return Err(PlatformError::NoUserData { path, platform: platform.value, by: platform.source });
+        };
+        parse(delivered)
+    }
+
+    /// The same from the kept copy only: nobody is asked.
+    pub(crate) fn kept_payload(&self) -> Option<PlatformPayload> {
+        parse(self.load_kept().ok()??.payload?).ok()
+    }
+
+    /// Durable when it returns. Nothing is written if nothing new was heard.
+    pub(crate) fn keep(&self) -> Result<(), FileError> {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(heard) = heard.as_mut().filter(|heard| heard.is_news) else { return Ok(()) };
+        files::make_folder_durable(self.disk.as_ref(), Path::new(STATE_FOLDER), STATE_FOLDER_MODE)?;
+        let (path, content) = (Path::new(KEPT_PLATFORM_PATH), write_record(&heard.record));
+        files::write_durable(self.disk.as_ref(), path, KEPT_PLATFORM_MODE, content.as_bytes(), None)?;
+        heard.is_news = false;
+        Ok(())
+    }
+
+    fn hear(&self, wanted: Wanted, tell: &dyn Fn(&str)) -> Result<Heard, PlatformError> {
+        // Whoever else wants to know waits: the platform is asked once.
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = heard.as_ref().filter(|known| wanted == Wanted::Facts || known.wanted == wanted) {
+            return Ok(known.clone());
+        }
+        let news = self.find_out(wanted, tell)?;
+        Ok(heard.insert(news).clone())
+    }
+
+    fn find_out(&self, wanted: Wanted, tell: &dyn Fn(&str)) -> Result<Heard, PlatformError> {
+        let disk = self.disk.as_ref();
+        let identified = cloud::identify(disk, self.volumes.as_ref())?;
+        // A volume may have been taken away since; then the machine looks as if it ran on metal.
+        if identified.is_remote() || identified.is_by_absence() {
+            let kept = self.load_kept()?.filter(|kept| {
+                let is_same_platform = kept.metadata.platform.value == identified.platform.name();
+                (identified.is_by_absence() || is_same_platform) && (wanted == Wanted::Facts || kept.payload.is_some())
+            });
+            if let Some(record) = kept {
+                return Ok(Heard { record: from_earlier(record), wanted, is_news: false });
+            }
+        }
+        let asking = Asking { deadline: self.deadline, random: &random_u64, tell };
+        let answered = cloud::ask(&identified, disk, wanted, &asking)?;
+        let payload = answered.user_data.map(unpack).transpose()?;
+        let record = Record { holds_for: self.identity()?, metadata: answered.metadata, payload };
+        let is_news = identified.is_remote() || identified.is_on_volume();
+        Ok(Heard { record, wanted, is_news })
+    }
+
+    fn identity(&self) -> Result<HoldsFor, PlatformError> {
+        let key = cloud::machine_key(self.disk.as_ref()).map_err(|error| PlatformError::Identity(error.into()))?;
+        match key {
+            Some(key) => Ok(HoldsFor::Machine(key)),
+            None => {
+                let boot = self.machine.boot_id().map_err(|error| PlatformError::Identity(error.into()))?;
+                Ok(HoldsFor::Boot(boot.0))
+            }
+        }
+    }
+
+    /// What an earlier run heard, if it holds for this machine as it is now.
+    fn load_kept(&self) -> Result<Option<Record>, PlatformError> {
+        if self.freshness == Freshness::AskAgain {
+            return Ok(None);
+        }
+        let disk = self.disk.as_ref();
+        let read = |error: DiskError| PlatformError::Cloud(error.into());
+        let path = Path::new(KEPT_PLATFORM_PATH);
+        // What is larger than a copy may be is not one, and is no reason to stop.
+        if !disk.stat(path).map_err(read)?.is_some_and(|stat| stat.size <= KEPT_PLATFORM_LIMIT) {
+            return Ok(None);
+        }
+        let bytes = match disk.read(path, KEPT_PLATFORM_LIMIT) {
+            Ok(bytes) => bytes.unwrap_or_default(),
+            // Whoever looks at a plan without root goes on without it.
+            Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
+            Err(error) => return Err(read(error)),
+        };
+        let Some(record) = read_record(&bytes) else { return Ok(None) };
+        if record.holds_for != self.identity()? {
+            return Ok(None);
+        }
+        if let Ok(address) = record.metadata.local_ipv4.value.parse::<Ipv4Addr>()
+            && cloud::has_ipv4(disk, address).map_err(read)? == Some(false)
+        {
+            return Ok(None);
+        }
+        Ok(Some(record))
+    }
+}
+
+/// The digest of the rest, then the rest.
+fn write_record(record: &Record) -> String {
+    // Plain data without maps of other keys than text: this cannot fail.
+    let json = serde_json::to_string(record).unwrap_or_default();
+    format!("{}\n{json}\n", HEXLOWER.encode(&Sha256::digest(json.as_bytes())))
+}
+
+fn read_record(bytes: &[u8]) -> Option<Record> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (digest, rest) = text.split_once('\n')?;
+    let json = rest.strip_suffix('\n')?;
+    (digest == HEXLOWER.encode(&Sha256::digest(json.as_bytes()))).then(|| serde_json::from_str(json).ok())?
+}
+
+const FROM_EARLIER: &str = "kept from an earlier run: ";
+
+fn from_earlier(mut record: Record) -> Record {
+    let Metadata { platform: _, instance_id, instance_type, local_ipv4, region, zone } = &mut record.metadata;
+    for said in [instance_id, instance_type, local_ipv4, region, zone] {
+        said.source.insert_str(0, FROM_EARLIER);
+    }
+    if let Some(payload) = &mut record.payload {
+        payload.source.insert_str(0, FROM_EARLIER);
+    }
+    record
+}
+
+fn unpack(user_data: UserData) -> Result<DeliveredText, PlatformError> {
+    let UserData { bytes, source: from } = user_data;
+    let text = match read_user_data(&bytes) {
+        Ok(Payload::Bundle(bundle)) => bundle.to_json(),
+        Ok(Payload::Stub(stub)) => stub.to_json(),
+        Err(source) => return Err(PlatformError::NotOurs { from, source }),
+    };
+    Ok(DeliveredText { source: from, text })
+}
+
+fn parse(delivered: DeliveredText) -> Result<PlatformPayload, PlatformError> {
+    let DeliveredText { source: from, text } = delivered;
+    match Payload::parse(text.as_bytes()) {
+        Ok(payload) => Ok(PlatformPayload { payload, source: from }),
+        Err(error) => Err(PlatformError::NotOurs { from, source: error.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud::Said;
+
+    use super::*;
+
+    fn record() -> Record {
+        let said = |value: &str| Said { value: value.to_owned(), source: "http://x/".to_owned() };
+        let [platform, instance_id, instance_type, local_ipv4, region, zone] =
+            ["aws", "i-1", "m5.large", "10.0.0.7", "r", "z"].map(said);
+        let metadata = Metadata { platform, instance_id, instance_type, local_ipv4, region, zone };
+        let payload = Some(DeliveredText { source: "http://x/user-data".to_owned(), text: "{}".to_owned() });
+        Record { holds_for: HoldsFor::Machine("key".to_owned()), metadata, payload }
+    }
+
+    #[test]
+    fn a_record_reads_back_and_a_damaged_one_is_none() {
+        let whole = write_record(&record());
+        let read = read_record(whole.as_bytes()).expect("it reads back");
+        assert_eq!(read.metadata, record().metadata);
+        for end in 0..whole.len() {
+            assert!(read_record(&whole.as_bytes()[..end]).is_none(), "cut at {end}");
+        }
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone().into_bytes();
+            bytes[at] ^= 1;
+            assert!(read_record(&bytes).is_none(), "flipped at {at}");
+        }
+    }
+}
