@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
@@ -39,7 +39,7 @@ pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, li
 
 /// One connection for one question. Its other half runs beside us and ends with this value.
 struct Connection {
-    sender: http1::SendRequest<Empty<Bytes>>,
+    sender: http1::SendRequest<Full<Bytes>>,
     driver: tokio::task::JoinHandle<hyper::Result<()>>,
 }
 
@@ -65,7 +65,7 @@ impl Connection {
             // The body is verified as it comes; packing it would only hide its size.
             .header(ACCEPT_ENCODING, "identity")
             .header(CONNECTION, "close")
-            .body(Empty::new())
+            .body(Full::default())
             .map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
         match timeout(stall, self.sender.send_request(question)).await {
             Err(_) => Err(Reason::TimedOut { waiting_for: "an answer", after: stall }),

@@ -7,3 +7,4 @@ mod hooks;
 mod interruption;
 mod refusal;
 mod support;
+mod told;
