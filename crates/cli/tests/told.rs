@@ -145,6 +145,12 @@ fn sentinels_tell_how_the_last_run_went() {
     sandbox.run("apply", &[]).expect(4);
     assert!(!sandbox.exists(SUCCESS) && !sandbox.exists(CLUSTER_API));
     assert!(text(sandbox.path(FAILED)).contains("FAILED at"), "{}", text(sandbox.path(FAILED)));
+    // A gate that somebody took away, and a run that stops before its first change.
+    let sandbox = Sandbox::applied();
+    sandbox.remove(support::GATE);
+    break_image(&sandbox);
+    sandbox.run("apply", &[]).expect(4);
+    assert!(!sandbox.exists(SUCCESS) && !sandbox.exists(CLUSTER_API) && sandbox.exists(FAILED));
     // After a reboot, which takes /run away, a run that finds nothing to do tells again.
     let sandbox = Sandbox::applied();
     std::fs::remove_dir_all(sandbox.path("/run")).unwrap();

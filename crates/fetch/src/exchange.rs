@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
@@ -52,7 +52,7 @@ pub(crate) fn question(method: Method, location: &Location, target: &str) -> Bui
 
 /// Takes one question at a time. Its other half runs beside us and ends with this value.
 pub(crate) struct Connection {
-    sender: http1::SendRequest<Empty<Bytes>>,
+    sender: http1::SendRequest<Full<Bytes>>,
     driver: tokio::task::JoinHandle<hyper::Result<()>>,
 }
 
@@ -78,7 +78,7 @@ impl Connection {
 
     /// An answer whose body is not read to its end makes the connection useless for the next question.
     pub(crate) async fn ask(&mut self, question: Builder, stall: Duration) -> Result<Response<Incoming>, Reason> {
-        let question = question.body(Empty::new()).map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
+        let question = question.body(Full::default()).map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
         let exchange = async {
             self.sender.ready().await?;
             self.sender.send_request(question).await

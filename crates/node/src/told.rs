@@ -147,6 +147,8 @@ pub fn tell(disk: &dyn Disk, report: &NodeReport) -> Result<(), FileError> {
     }
     if report.gate_open {
         write_volatile(disk, CLUSTER_API_PATH, b"success")?;
+    } else {
+        disk.remove(Path::new(CLUSTER_API_PATH))?;
     }
     disk.make_folder(Path::new(STATE_FOLDER), STATE_FOLDER_MODE)?;
     files::write_durable(disk, Path::new(DURABLE_REPORT_PATH), MODE, json.as_bytes(), None)

@@ -10,3 +10,4 @@ mod platform;
 mod reboot;
 mod refusal;
 mod support;
+mod told;

@@ -8,7 +8,7 @@ use crate::complete::{CompleteReport, ReportSpec};
 pub(super) fn complete_report(spec: &ReportSpec, check: &Check<'_>) -> CompleteReport {
     if spec.webhook.is_none() {
         let authority = spec.certificate_authority.as_ref().map(|setting| &setting.origin);
-        let headers = spec.headers.as_ref().map(|setting| &setting.origin);
+        let headers = spec.headers.as_ref().filter(|headers| !headers.value.is_empty()).map(|setting| &setting.origin);
         if let Some(origin) = authority.or(headers) {
             check.report(Some(origin), "nobody is told: report.webhook is missing", "write webhook: https://… too");
         }
