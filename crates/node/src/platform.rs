@@ -155,9 +155,10 @@ impl PlatformSource {
         parse(delivered, was_kept)
     }
 
-    /// The same from the kept copy only: nobody is asked.
+    /// What the last run on this disk took from the platform, for those who look at what it did: nobody is asked, not even
+    /// whether this is still the same machine.
     pub(crate) fn kept_payload(&self) -> Option<PlatformPayload> {
-        parse(self.load_kept().ok()??.payload?, true).ok()
+        parse(self.load_record().ok()??.payload?, true).ok()
     }
 
     /// Durable when it returns. Nothing is written if nothing new was heard, but seen is not durable: the run that wrote the
@@ -198,7 +199,9 @@ impl PlatformSource {
                 let is_same_platform = kept.metadata.platform.value == identified.platform.name();
                 (identified.is_by_absence() || is_same_platform) && (wanted == Wanted::Facts || kept.payload.is_some())
             });
-            if let Some(record) = kept {
+            if let Some(record) = kept
+                && self.is_at_its_address(&record)?
+            {
                 return Ok(Heard { record, wanted, is_worth_keeping: true, was_kept: true });
             }
         }
@@ -221,34 +224,38 @@ impl PlatformSource {
         }
     }
 
-    /// What an earlier run heard, if it holds for this machine as it is now.
+    /// What an earlier run heard, if it holds for this machine.
     fn load_kept(&self) -> Result<Option<Record>, PlatformError> {
         if self.freshness == Freshness::AskAgain {
             return Ok(None);
         }
-        let disk = self.disk.as_ref();
+        match self.load_record()? {
+            Some(record) if record.holds_for == self.identity()? => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    fn load_record(&self) -> Result<Option<Record>, PlatformError> {
         let read = |error: DiskError| PlatformError::Cloud(error.into());
-        let path = Path::new(KEPT_PLATFORM_PATH);
+        let (disk, path) = (self.disk.as_ref(), Path::new(KEPT_PLATFORM_PATH));
         // What is larger than a copy may be is not one, and is no reason to stop.
         if !disk.stat(path).map_err(read)?.is_some_and(|stat| stat.size <= KEPT_PLATFORM_LIMIT) {
             return Ok(None);
         }
-        let bytes = match disk.read(path, KEPT_PLATFORM_LIMIT) {
-            Ok(bytes) => bytes.unwrap_or_default(),
+        match disk.read(path, KEPT_PLATFORM_LIMIT) {
+            Ok(bytes) => Ok(read_record(&bytes.unwrap_or_default())),
             // Whoever looks at a plan without root goes on without it.
-            Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
-            Err(error) => return Err(read(error)),
-        };
-        let Some(record) = read_record(&bytes) else { return Ok(None) };
-        if record.holds_for != self.identity()? {
-            return Ok(None);
+            Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(read(error)),
         }
-        if let Ok(address) = record.metadata.local_ipv4.value.parse::<Ipv4Addr>()
-            && cloud::has_ipv4(disk, address).map_err(read)? == Some(false)
-        {
-            return Ok(None);
-        }
-        Ok(Some(record))
+    }
+
+    /// Whether the address that was heard is still one of the machine's own, as far as that can be told.
+    fn is_at_its_address(&self, record: &Record) -> Result<bool, PlatformError> {
+        let Ok(address) = record.metadata.local_ipv4.value.parse::<Ipv4Addr>() else { return Ok(true) };
+        let is_own =
+            cloud::has_ipv4(self.disk.as_ref(), address).map_err(|error| PlatformError::Cloud(error.into()))?;
+        Ok(is_own != Some(false))
     }
 }
 
