@@ -18,7 +18,7 @@ use std::time::Duration;
 use cloud::{Asking, CloudError, Metadata, UserData, Wanted};
 use data_encoding::HEXLOWER;
 use host::disk::{Disk, DiskError};
-use host::files::{self, FileError};
+use host::files::{self, Difference, FileError, FileWrite};
 use host::machine::{Machine, random_u64};
 use host::volumes::{FolderVolumes, Volumes};
 use render::bundle::MAX_BUNDLE_BYTES;
@@ -82,8 +82,10 @@ pub struct PlatformSource {
 struct Heard {
     record: Record,
     wanted: Wanted,
-    /// Whether it is worth keeping, and not kept yet.
-    is_news: bool,
+    /// Whether it is worth keeping: a seed folder or nothing at all is as quickly read again.
+    is_worth_keeping: bool,
+    /// By an earlier run; sources say so.
+    was_kept: bool,
 }
 
 /// What is kept. The payload is that of the user data, unpacked: a bundle or a stub.
@@ -138,34 +140,44 @@ impl PlatformSource {
 
     /// Writes nothing; `tell` hears of every attempt that failed.
     pub(crate) fn metadata(&self, tell: &dyn Fn(&str)) -> Result<Metadata, PlatformError> {
-        Ok(self.hear(Wanted::Facts, tell)?.record.metadata)
+        let heard = self.hear(Wanted::Facts, tell)?;
+        Ok(if heard.was_kept { from_earlier(heard.record.metadata) } else { heard.record.metadata })
     }
 
     /// What the user data carries. Writes nothing.
     pub(crate) fn payload(&self, tell: &dyn Fn(&str)) -> Result<PlatformPayload, PlatformError> {
-        let record = self.hear(Wanted::FactsAndUserData, tell)?.record;
+        let Heard { record, was_kept, .. } = self.hear(Wanted::FactsAndUserData, tell)?;
         let Some(delivered) = record.payload else {
             let platform = record.metadata.platform;
             let path = render::BUNDLE_PATH;
             return Err(PlatformError::NoUserData { path, platform: platform.value, by: platform.source });
         };
-        parse(delivered)
+        parse(delivered, was_kept)
     }
 
-    /// The same from the kept copy only: nobody is asked.
+    /// What the last run on this disk took from the platform, for those who look at what it did: nobody is asked, not even
+    /// whether this is still the same machine.
     pub(crate) fn kept_payload(&self) -> Option<PlatformPayload> {
-        parse(self.load_kept().ok()??.payload?).ok()
+        parse(self.load_record().ok()??.payload?, true).ok()
     }
 
-    /// Durable when it returns. Nothing is written if nothing new was heard.
+    /// Durable when it returns. Nothing is written if nothing new was heard, but seen is not durable: the run that wrote the
+    /// copy may have been killed before its last sync.
     pub(crate) fn keep(&self) -> Result<(), FileError> {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(heard) = heard.as_mut().filter(|heard| heard.is_news) else { return Ok(()) };
-        files::make_folder_durable(self.disk.as_ref(), Path::new(STATE_FOLDER), STATE_FOLDER_MODE)?;
-        let (path, content) = (Path::new(KEPT_PLATFORM_PATH), write_record(&heard.record));
-        files::write_durable(self.disk.as_ref(), path, KEPT_PLATFORM_MODE, content.as_bytes(), None)?;
-        heard.is_news = false;
-        Ok(())
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(heard) = heard.as_ref().filter(|heard| heard.is_worth_keeping) else { return Ok(()) };
+        let (disk, path) = (self.disk.as_ref(), Path::new(KEPT_PLATFORM_PATH));
+        let content = write_record(&heard.record);
+        let wanted = FileWrite { path, mode: KEPT_PLATFORM_MODE, owner: None, content: content.as_bytes() };
+        if files::matches(disk, &wanted)? == Difference::Same {
+            disk.sync_file(path)?;
+            for folder in path.ancestors().skip(1) {
+                disk.sync_folder(folder)?;
+            }
+            return Ok(());
+        }
+        files::make_folder_durable(disk, Path::new(STATE_FOLDER), STATE_FOLDER_MODE)?;
+        files::write_durable(disk, path, KEPT_PLATFORM_MODE, content.as_bytes(), None)
     }
 
     fn hear(&self, wanted: Wanted, tell: &dyn Fn(&str)) -> Result<Heard, PlatformError> {
@@ -187,16 +199,18 @@ impl PlatformSource {
                 let is_same_platform = kept.metadata.platform.value == identified.platform.name();
                 (identified.is_by_absence() || is_same_platform) && (wanted == Wanted::Facts || kept.payload.is_some())
             });
-            if let Some(record) = kept {
-                return Ok(Heard { record: from_earlier(record), wanted, is_news: false });
+            if let Some(record) = kept
+                && self.is_at_its_address(&record)?
+            {
+                return Ok(Heard { record, wanted, is_worth_keeping: true, was_kept: true });
             }
         }
         let asking = Asking { deadline: self.deadline, random: &random_u64, tell };
         let answered = cloud::ask(&identified, disk, wanted, &asking)?;
         let payload = answered.user_data.map(unpack).transpose()?;
         let record = Record { holds_for: self.identity()?, metadata: answered.metadata, payload };
-        let is_news = identified.is_remote() || identified.is_on_volume();
-        Ok(Heard { record, wanted, is_news })
+        let is_worth_keeping = identified.is_remote() || identified.is_on_volume();
+        Ok(Heard { record, wanted, is_worth_keeping, was_kept: false })
     }
 
     fn identity(&self) -> Result<HoldsFor, PlatformError> {
@@ -210,34 +224,38 @@ impl PlatformSource {
         }
     }
 
-    /// What an earlier run heard, if it holds for this machine as it is now.
+    /// What an earlier run heard, if it holds for this machine.
     fn load_kept(&self) -> Result<Option<Record>, PlatformError> {
         if self.freshness == Freshness::AskAgain {
             return Ok(None);
         }
-        let disk = self.disk.as_ref();
+        match self.load_record()? {
+            Some(record) if record.holds_for == self.identity()? => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    fn load_record(&self) -> Result<Option<Record>, PlatformError> {
         let read = |error: DiskError| PlatformError::Cloud(error.into());
-        let path = Path::new(KEPT_PLATFORM_PATH);
+        let (disk, path) = (self.disk.as_ref(), Path::new(KEPT_PLATFORM_PATH));
         // What is larger than a copy may be is not one, and is no reason to stop.
         if !disk.stat(path).map_err(read)?.is_some_and(|stat| stat.size <= KEPT_PLATFORM_LIMIT) {
             return Ok(None);
         }
-        let bytes = match disk.read(path, KEPT_PLATFORM_LIMIT) {
-            Ok(bytes) => bytes.unwrap_or_default(),
+        match disk.read(path, KEPT_PLATFORM_LIMIT) {
+            Ok(bytes) => Ok(read_record(&bytes.unwrap_or_default())),
             // Whoever looks at a plan without root goes on without it.
-            Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
-            Err(error) => return Err(read(error)),
-        };
-        let Some(record) = read_record(&bytes) else { return Ok(None) };
-        if record.holds_for != self.identity()? {
-            return Ok(None);
+            Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(read(error)),
         }
-        if let Ok(address) = record.metadata.local_ipv4.value.parse::<Ipv4Addr>()
-            && cloud::has_ipv4(disk, address).map_err(read)? == Some(false)
-        {
-            return Ok(None);
-        }
-        Ok(Some(record))
+    }
+
+    /// Whether the address that was heard is still one of the machine's own, as far as that can be told.
+    fn is_at_its_address(&self, record: &Record) -> Result<bool, PlatformError> {
+        let Ok(address) = record.metadata.local_ipv4.value.parse::<Ipv4Addr>() else { return Ok(true) };
+        let is_own =
+            cloud::has_ipv4(self.disk.as_ref(), address).map_err(|error| PlatformError::Cloud(error.into()))?;
+        Ok(is_own != Some(false))
     }
 }
 
@@ -257,15 +275,12 @@ fn read_record(bytes: &[u8]) -> Option<Record> {
 
 const FROM_EARLIER: &str = "kept from an earlier run: ";
 
-fn from_earlier(mut record: Record) -> Record {
-    let Metadata { platform: _, instance_id, instance_type, local_ipv4, region, zone } = &mut record.metadata;
+fn from_earlier(mut metadata: Metadata) -> Metadata {
+    let Metadata { platform: _, instance_id, instance_type, local_ipv4, region, zone } = &mut metadata;
     for said in [instance_id, instance_type, local_ipv4, region, zone] {
         said.source.insert_str(0, FROM_EARLIER);
     }
-    if let Some(payload) = &mut record.payload {
-        payload.source.insert_str(0, FROM_EARLIER);
-    }
-    record
+    metadata
 }
 
 fn unpack(user_data: UserData) -> Result<DeliveredText, PlatformError> {
@@ -278,8 +293,11 @@ fn unpack(user_data: UserData) -> Result<DeliveredText, PlatformError> {
     Ok(DeliveredText { source: from, text })
 }
 
-fn parse(delivered: DeliveredText) -> Result<PlatformPayload, PlatformError> {
-    let DeliveredText { source: from, text } = delivered;
+fn parse(delivered: DeliveredText, was_kept: bool) -> Result<PlatformPayload, PlatformError> {
+    let DeliveredText { source: mut from, text } = delivered;
+    if was_kept {
+        from.insert_str(0, FROM_EARLIER);
+    }
     match Payload::parse(text.as_bytes()) {
         Ok(payload) => Ok(PlatformPayload { payload, source: from }),
         Err(error) => Err(PlatformError::NotOurs { from, source: error.into() }),

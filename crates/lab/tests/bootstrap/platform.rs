@@ -24,7 +24,9 @@ fn a_metadata_service_alone_makes_a_ready_node_and_a_reboot_asks_it_nothing() {
     let user_data = user_data(&WorkerSpec::of(&lab));
     let options = NodeOptions::named("n1").nodestrap(nodestrap()).before_boot(make_image).not_started();
     let machine = lab.add_node(options).expect("a node");
-    let instance = Instance::of(Provider::Aws).with_user_data(user_data);
+    // What was heard counts only as long as the address is the machine's own.
+    let ipv4 = Some(machine.addresses().v4.to_string());
+    let instance = Instance { ipv4, ..Instance::of(Provider::Aws).with_user_data(user_data) };
     let service = lab.start_metadata_service("n1", instance.clone()).expect("a metadata service");
     // As a service does that comes up with the machine.
     service.next([Manner::Status(404), Manner::Status(503), Manner::Truncate]);
@@ -52,5 +54,7 @@ fn a_metadata_service_alone_makes_a_ready_node_and_a_reboot_asks_it_nothing() {
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
+    let again = machine.run(&["nodestrap", "status"]).expect("status");
+    assert!(again.contains("latest/user-data"), "{again}");
     assert_eq!(service.requests(), asked, "a reboot asks nothing");
 }
