@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "try",
     "check",
     "complete",
@@ -20,6 +20,8 @@ const COMMANDS: [&str; 14] = [
     "apply",
     "status",
     "timeline",
+    "verify",
+    "reset",
     "gate",
     "network",
     "schema",

@@ -139,6 +139,29 @@ impl Manager {
         self.job(&name, &emitter).await
     }
 
+    async fn stop_unit(
+        &self,
+        name: String,
+        mode: String,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> Result<OwnedObjectPath, Refusal> {
+        self.note(format!("stop {name} {mode}"));
+        self.job(&name, &emitter).await
+    }
+
+    async fn disable_unit_files(
+        &self,
+        files: Vec<String>,
+        runtime: bool,
+    ) -> Result<Vec<(String, String, String)>, Refusal> {
+        self.note(format!("disable {files:?} {runtime}"));
+        match files[0].as_str() {
+            "missing.service" => Err(Refusal::NoSuchUnit("Unit missing.service does not exist".to_owned())),
+            "refuses.service" => Err(Refusal::OnlyByDependency("no".to_owned())),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     async fn enable_unit_files(
         &self,
         files: Vec<String>,
@@ -391,6 +414,37 @@ fn enabling_leaves_the_reload_to_its_caller() {
     units.enable(&[name("fails.service"), name("good.service"), name("slow.service")]).unwrap();
     assert_eq!(systemd.calls().iter().filter(|call| *call == "reload").count(), 0);
     units.reload(LONG).unwrap();
+}
+
+#[test]
+fn units_are_stopped_and_disabled_and_what_is_unknown_is_left_alone() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    for unit in ["good.service", "alias.service", "masked.service", "missing.service"] {
+        units.stop_and_wait(&name(unit), LONG).unwrap();
+    }
+    let failed = units.stop_and_wait(&name("fails.service"), LONG).unwrap_err();
+    assert!(matches!(failed, UnitError::Job { operation: "stop", result: JobResult::Failed, .. }), "{failed}");
+    units.disable(&[name("good.service"), name("missing.service")]).unwrap();
+    let refused = units.disable(&[name("refuses.service")]).unwrap_err();
+    assert!(matches!(&refused, UnitError::Call { operation: "disable", what, .. } if what == "refuses.service"));
+    let calls = systemd.calls();
+    let of = |verb: &str| calls.iter().filter(|call| call.starts_with(verb)).cloned().collect::<Vec<_>>();
+    let stops = ["good", "alias", "masked", "fails"].map(|unit| format!("stop {unit}.service replace"));
+    assert_eq!(of("stop"), stops, "an unknown unit is not even asked to stop");
+    assert_eq!(of("disable")[0], "disable [\"good.service\"] false");
+}
+
+#[test]
+fn a_reboot_is_asked_for_so_that_nothing_can_replace_it() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    bus.units().reboot().unwrap();
+    assert_eq!(systemd.calls().last().unwrap(), "start reboot.target replace-irreversibly");
+    drop(systemd);
+    let error = bus.units().reboot().unwrap_err();
+    assert!(matches!(error, UnitError::Bus { .. }), "{error}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use support::{
 };
 
 /// Every file that an apply of the example brings, with its mode.
-const BROUGHT: [(&str, u32); 12] = [
+const BROUGHT: [(&str, u32); 13] = [
     ("/etc/containerd/config.toml", 0o644),
     ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", 0o600),
     (GATE, 0o644),
@@ -38,6 +38,7 @@ const BROUGHT: [(&str, u32); 12] = [
     ("/etc/systemd/system/kubelet.service", 0o644),
     ("/etc/systemd/system/nodestrap-kernel.service", 0o644),
     ("/etc/systemd/system/nodestrap-network.service", 0o644),
+    ("/var/lib/nodestrap/before/record.json", 0o600),
     (JOURNAL, 0o600),
 ];
 
