@@ -6,6 +6,8 @@ use std::path::Path;
 use engine::LogStore;
 use host::disk::{Disk, DiskError};
 
+use crate::steps::chain;
+
 /// Everything that nodestrap remembers about this node.
 pub const STATE_FOLDER: &str = "/var/lib/nodestrap";
 pub const JOURNAL_PATH: &str = "/var/lib/nodestrap/journal";
@@ -86,6 +88,7 @@ impl LogStore for JournalSnapshot {
     }
 }
 
+/// With the kernel's word in the text: whoever shows this shows one level of causes only.
 fn io_error(error: DiskError) -> io::Error {
-    io::Error::new(error.source.kind(), error)
+    io::Error::new(error.source.kind(), chain(&error))
 }

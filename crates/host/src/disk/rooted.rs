@@ -37,8 +37,8 @@ impl RootedDisk {
     pub fn open(root: &Path) -> Result<Self, DiskError> {
         let failed = |source: io::Error| DiskError::new("open the root folder", root, source);
         let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
-        let fd = rustix::fs::open(root, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-        let probe = rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT);
+        let fd = retry(|| rustix::fs::open(root, flags, Mode::empty())).map_err(|e| failed(e.into()))?;
+        let probe = retry(|| rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT));
         let resolver = decide_resolver(probe.err(), root).map_err(failed)?;
         Ok(Self { root: fd, resolver })
     }

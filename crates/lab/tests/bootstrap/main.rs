@@ -3,6 +3,7 @@
 
 mod delivery;
 mod first_boot;
+mod gate;
 mod hooks;
 mod interruption;
 mod refusal;
