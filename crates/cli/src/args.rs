@@ -74,6 +74,9 @@ pub(crate) enum Command {
     /// Draw where the time went.
     #[command(after_help = "Examples:\n  nodestrap timeline\n  nodestrap timeline --svg timeline.svg")]
     Timeline(TimelineArguments),
+    /// Show what this machine is, as a plan would be made for it, and who says so; touches nothing.
+    #[command(after_help = "Examples:\n  nodestrap facts\n  nodestrap facts --ask-again -o json")]
+    Facts(FactsArguments),
     /// Find what on this node is no more as the bundle made it; touches nothing.
     #[command(
         after_help = "Examples:\n  nodestrap verify\n  nodestrap verify -o json\n\nExit codes: 0 nothing drifted, 4 something did."
@@ -258,6 +261,14 @@ pub(crate) struct StatusArguments {
     /// Go on showing it as it changes, until the node is complete: on a terminal in place, elsewhere a line for each change.
     #[arg(long, conflicts_with = "brief")]
     pub(crate) watch: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct FactsArguments {
+    #[command(flatten)]
+    pub(crate) root: RootArguments,
+    #[command(flatten)]
+    pub(crate) fetch: FetchArguments,
 }
 
 #[derive(Args)]

@@ -7,6 +7,7 @@
 mod args;
 mod authoring;
 mod documents;
+mod facts;
 mod machine;
 mod network;
 mod node_commands;
@@ -56,6 +57,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),
         Command::Status(arguments) => status::run(&arguments, screen),
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
+        Command::Facts(arguments) => facts::run(&arguments, screen),
         Command::Verify(arguments) => verify::run(&arguments, screen),
         Command::Reset(arguments) => reset::run(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),

@@ -7,6 +7,8 @@ use engine::LogStore;
 use host::disk::{Disk, DiskError};
 use host::files;
 
+use crate::steps::chain;
+
 /// Everything that nodestrap remembers about this node.
 pub const STATE_FOLDER: &str = "/var/lib/nodestrap";
 pub const JOURNAL_PATH: &str = "/var/lib/nodestrap/journal";
@@ -96,6 +98,7 @@ impl LogStore for JournalSnapshot {
     }
 }
 
+/// With the kernel's word in the text: whoever shows this shows one level of causes only.
 fn io_error(error: DiskError) -> io::Error {
-    io::Error::new(error.source.kind(), error)
+    io::Error::new(error.source.kind(), chain(&error))
 }

@@ -37,7 +37,7 @@ impl RootedDisk {
     pub fn open(root: &Path) -> Result<Self, DiskError> {
         let failed = |source: io::Error| DiskError::new("open the root folder", root, source);
         let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
-        let fd = rustix::fs::open(root, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        let fd = retry(|| rustix::fs::open(root, flags, Mode::empty())).map_err(|e| failed(e.into()))?;
         Self::beneath(fd, root)
     }
 
@@ -49,7 +49,7 @@ impl RootedDisk {
     fn beneath(fd: OwnedFd, root: &Path) -> Result<Self, DiskError> {
         let failed = |source: io::Error| DiskError::new("open the root folder", root, source);
         let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
-        let probe = rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT);
+        let probe = retry(|| rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT));
         let resolver = decide_resolver(probe.err(), root).map_err(failed)?;
         Ok(Self { root: fd, resolver })
     }

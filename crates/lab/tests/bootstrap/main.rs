@@ -4,6 +4,7 @@
 mod delivery;
 mod eksctl;
 mod first_boot;
+mod gate;
 mod hooks;
 mod interruption;
 mod platform;

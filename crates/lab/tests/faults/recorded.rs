@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::block::{RecordedDisk, Request};
-use crate::machine::{Bundles, Machine, done, said};
+use crate::machine::{Bundles, GATE, Machine, done, said};
 
 /// How many half-arrived disks are judged for each boundary.
 const SUBSETS: u64 = 3;
@@ -22,11 +22,8 @@ struct FileSystem {
     make: &'static [&'static str],
 }
 
-const EXT4: FileSystem = FileSystem {
-    kind: "ext4",
-    bytes: 16 * 1024 * 1024,
-    make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"],
-};
+const EXT4: FileSystem =
+    FileSystem { kind: "ext4", bytes: 16 * 1024 * 1024, make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"] };
 
 /// What a mounted place must not outlive.
 struct Mounted {
@@ -158,13 +155,7 @@ struct Tally {
 }
 
 fn judge(folder: &Path, case: &str, image: &[u8], recording: &Recording, tally: &mut Tally) {
-    let file = folder.join("replayed.img");
-    std::fs::write(&file, image).unwrap();
-    let place = folder.join("replayed");
-    std::fs::create_dir_all(&place).unwrap();
-    // A file system that does not mount panics here, with what mount says.
-    let mounted = Mounted::new(&["-o", "loop"], &file.display().to_string(), &place);
-    let machine = Machine::at(&place);
+    let (mounted, machine) = mount_replayed(folder, image);
     machine.empty_run(2 + tally.disks);
     tally.disks += 1;
     if machine.gate_is_open() {
@@ -179,6 +170,63 @@ fn judge(folder: &Path, case: &str, image: &[u8], recording: &Recording, tally: 
     assert_eq!(machine.tree(), recording.new, "{case}: another tree");
     assert!(machine.gate_is_open(), "{case}");
     drop(mounted);
+}
+
+/// Writes files in their places and syncs the gate alone, as many bootstrap scripts do.
+fn be_careless(machine: &Machine, wanted: &BTreeMap<String, String>) {
+    let mut files = wanted.iter().filter_map(|(path, entry)| Some((path, entry.split_once('\n')?.1)));
+    let (gate, gate_content) = files.clone().find(|(path, _)| *path == GATE).unwrap();
+    for (path, content) in files.by_ref().filter(|(path, _)| *path != GATE) {
+        machine.write(path, content);
+    }
+    machine.write(gate, gate_content);
+    std::fs::File::open(machine.path(gate)).unwrap().sync_all().unwrap();
+}
+
+/// A test of the test: what is done wrongly must be seen.
+#[test]
+fn a_protocol_that_syncs_only_the_gate_is_found_out() {
+    if !lab::require() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let [first_boot, _] = record(folder.path(), &EXT4, &Bundles::render());
+    let file = folder.path().join("careless-disk");
+    std::fs::write(&file, b"").unwrap();
+    let disk = RecordedDisk::create(&file, EXT4.bytes);
+    done(&[EXT4.make, &[disk.device.as_str()]].concat());
+    let place = folder.path().join("careless");
+    std::fs::create_dir(&place).unwrap();
+    let mounted = Mounted::new(&[], &disk.device, &place);
+    let machine = Machine::create(&place, &Bundles::render().first);
+    done(&["sync", "-f", &place.display().to_string()]);
+    disk.take_requests();
+    let before = disk.image();
+    be_careless(&machine, &first_boot.new);
+    let careless = Recording { before, requests: disk.take_requests(), old: BTreeMap::new(), new: BTreeMap::new() };
+    drop(mounted);
+    let mut untruths = 0;
+    let files_of = |tree: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+        let content = |(path, entry): (&String, &String)| Some((path.clone(), entry.split_once('\n')?.1.to_owned()));
+        tree.iter().filter_map(content).collect()
+    };
+    let wanted = files_of(&first_boot.new);
+    each_disk(&careless, |_, image| {
+        let (_mounted, machine) = mount_replayed(folder.path(), image);
+        let found = files_of(&machine.tree());
+        let whole = wanted.iter().all(|(path, content)| found.get(path) == Some(content));
+        untruths += u32::from(machine.gate_is_open() && !whole);
+    });
+    assert!(untruths > 0, "a gate that is open over empty files was not found in {} requests", careless.requests.len());
+}
+
+fn mount_replayed(folder: &Path, image: &[u8]) -> (Mounted, Machine) {
+    let file = folder.join("replayed.img");
+    std::fs::write(&file, image).unwrap();
+    let place = folder.join("replayed");
+    std::fs::create_dir_all(&place).unwrap();
+    // A file system that does not mount panics here, with what mount says.
+    (Mounted::new(&["-o", "loop"], &file.display().to_string(), &place), Machine::at(&place))
 }
 
 fn replay(system: &FileSystem) {
