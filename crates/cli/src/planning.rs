@@ -209,7 +209,7 @@ fn describe(action: &Action) -> String {
         Action::AliasSnapApps { aliases } => {
             aliases.iter().map(|(alias, app)| format!("{alias} for {app}")).collect::<Vec<_>>().join(", ")
         }
-        Action::StopSnap { snap } => format!("{snap}, by snapd"),
+        Action::StopSnap { snap, .. } => format!("{snap}, by snapd"),
         Action::ResetUnit { unit } => format!("{unit}: earlier failures forgotten"),
         Action::SetSnap { snap, settings } => format!("{} settings of {snap}", settings.len()),
         Action::StartSnap { snap } => format!("{snap}, by snapd, and wait for it"),

@@ -109,8 +109,10 @@ pub enum Action {
     AliasSnapApps {
         aliases: BTreeMap<String, String>,
     },
+    /// Unless what runs was started with these settings.
     StopSnap {
         snap: String,
+        settings: BTreeMap<String, String>,
     },
     ResetUnit {
         unit: String,
@@ -303,7 +305,8 @@ impl Sequence<'_> {
         let Some(PlannedSnap { snap, aliases, settings }) = self.snap.clone() else { return Vec::new() };
         let [stop, set] = ["stop", "configure"].map(|verb| format!("{verb}-snap-{snap}"));
         self.add("alias-snap-apps", needs, SERVICE_DEADLINE, Action::AliasSnapApps { aliases });
-        self.add(&stop, &["alias-snap-apps"], SERVICE_DEADLINE, Action::StopSnap { snap: snap.clone() });
+        let stopped = Action::StopSnap { snap: snap.clone(), settings: settings.clone() };
+        self.add(&stop, &["alias-snap-apps"], SERVICE_DEADLINE, stopped);
         let reset = Action::ResetUnit { unit: self.bundle.join.kubelet_unit.clone() };
         self.add("reset-kubelet", &[&stop], RELOAD_DEADLINE, reset);
         self.add(&set, &["reset-kubelet"], SERVICE_DEADLINE, Action::SetSnap { snap, settings });

@@ -91,15 +91,20 @@ impl NodeExecutor<'_> {
         Ok(missing.map(|(alias, app)| (alias.as_str(), app.as_str())).collect())
     }
 
-    /// Once stopped for this plan, what runs was started with this plan's files.
-    pub(crate) fn check_snap_stopped(&self, snap: &str, history: &History) -> Result<Condition, StepError> {
-        let active = self.services(snap)?.into_iter().find(|service| service.active);
-        Ok(match active {
-            Some(service) if !history.done_before => {
-                Condition::Needed(format!("{snap}.{} runs with older settings", service.app))
-            }
-            _ => Condition::AlreadySo,
-        })
+    /// Once stopped for this plan, what runs was started with this plan's files; its settings may still have been changed.
+    pub(crate) fn check_snap_stopped(
+        &self,
+        snap: &str,
+        settings: &BTreeMap<String, String>,
+        history: &History,
+    ) -> Result<Condition, StepError> {
+        let Some(service) = self.services(snap)?.into_iter().find(|service| service.active) else {
+            return Ok(Condition::AlreadySo);
+        };
+        if history.done_before && self.check_snap_settings(snap, settings)? == Condition::AlreadySo {
+            return Ok(Condition::AlreadySo);
+        }
+        Ok(Condition::Needed(format!("{snap}.{} runs with other settings", service.app)))
     }
 
     pub(crate) fn stop_snap(&self, snap: &str, context: &StepContext<'_>) -> Result<(), StepError> {

@@ -103,7 +103,7 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::StartUnit { unit } | Action::ReleaseUnit { unit } => self.check_running(unit, history),
             Action::ArmUnit { unit } => self.check_armed(unit),
             Action::AliasSnapApps { aliases } => self.check_aliases(aliases),
-            Action::StopSnap { snap } => self.check_snap_stopped(snap, history),
+            Action::StopSnap { snap, settings } => self.check_snap_stopped(snap, settings, history),
             Action::ResetUnit { unit } => self.check_reset(unit),
             Action::SetSnap { snap, settings } => self.check_snap_settings(snap, settings),
             Action::StartSnap { snap } => self.check_snap_started(snap, history),
@@ -158,7 +158,7 @@ impl Executor<Action> for NodeExecutor<'_> {
                 self.units.queue_restart(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
             }
             Action::AliasSnapApps { aliases } => self.add_aliases(aliases, context),
-            Action::StopSnap { snap } => self.stop_snap(snap, context),
+            Action::StopSnap { snap, .. } => self.stop_snap(snap, context),
             Action::ResetUnit { unit } => {
                 self.units.reset_failed(&UnitName(unit.clone())).map_err(|error| unit_error(&error))
             }

@@ -207,6 +207,22 @@ fn ubuntu_gets_aliases_settings_and_a_start_from_snapd_in_eksctls_order() {
 }
 
 #[test]
+fn a_setting_that_somebody_changed_is_put_back_and_the_kubelet_started_with_it() {
+    let bundle = ubuntu_bundle();
+    let machine = FakeNode::new(&bundle);
+    expect_converged(&machine.apply(&bundle, 0).expect("runs"), "first");
+    let changed = [("max-pods".to_owned(), "5".to_owned()), ("their-own".to_owned(), "x".to_owned())].into();
+    machine.snaps.set("kubelet-eks", &changed, std::time::Duration::ZERO).expect("changed");
+    let before = machine.disk.log().len();
+    expect_converged(&machine.apply(&bundle, 1).expect("runs"), "again");
+    let later = machine.disk.log().split_off(before);
+    let asked: Vec<&str> = later.iter().filter_map(|line| line.split_once(" snap ").map(|(_, rest)| rest)).collect();
+    assert_eq!(asked, ["stop kubelet-eks", "setting kubelet-eks", "start kubelet-eks"]);
+    let settings = machine.snaps.settings("kubelet-eks").expect("snapd answers");
+    assert_eq!((settings["max-pods"].as_str(), settings["their-own"].as_str()), ("29", "x"));
+}
+
+#[test]
 fn a_snap_that_failed_before_is_forgiven_and_one_that_does_not_run_is_not_stopped() {
     let bundle = ubuntu_bundle();
     let machine = FakeNode::new(&bundle);

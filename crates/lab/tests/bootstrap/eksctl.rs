@@ -12,15 +12,16 @@ const INSTANCE: &str = "i-0123456789abcdef0";
 
 /// AWS's service, version 2, for one machine. What it is told to say is in its folder, so that a test can change it.
 const METADATA: &str = r#"
-import http.server, os, sys
+import http.server, os
+TOKEN = "AQAEAKyc3EiOFn2ZbGm9uDtQ4mJt0S1X7eVnWQpLrHcYd5oU6xA2Kg=="
 class Service(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def say(self, status, text):
         self.send_response(status); self.send_header("Content-Length", str(len(text))); self.end_headers(); self.wfile.write(text)
     def do_PUT(self):
-        self.say(200, b"token") if self.path == "/latest/api/token" else self.say(404, b"")
+        self.say(200, TOKEN.encode()) if self.path == "/latest/api/token" else self.say(404, b"")
     def do_GET(self):
-        if self.headers.get("X-aws-ec2-metadata-token") != "token":
+        if self.headers.get("X-aws-ec2-metadata-token") != TOKEN:
             return self.say(401, b"<html>401 - Unauthorized</html>")
         path = "/srv/metadata" + os.path.normpath(self.path)
         self.say(200, open(path, "rb").read()) if os.path.isfile(path) else self.say(404, b"<html>404 - Not Found</html>")
@@ -94,6 +95,15 @@ fn assert_no_tools(machine: &Node) {
     }
 }
 
+/// The kernel's word for it: one program is started, and that is nodestrap.
+fn apply_without_children(machine: &Node) {
+    let words = ["strace", "-f", "-qq", "-e", "trace=execve,execveat", "-o", "/root/trace", "nodestrap", "apply"];
+    let said = machine.run(&words).expect("applied");
+    assert!(said.contains("node complete"), "there was something to do: {said}");
+    let trace = machine.read_file("/root/trace").expect("a trace");
+    assert_eq!(trace.lines().filter(|line| line.contains("exec")).count(), 1, "{trace}");
+}
+
 fn variable(gate: &str, name: &str) -> String {
     let line = gate.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("{name} is not in {gate}")).trim_matches('"').to_owned()
@@ -139,6 +149,9 @@ fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
     assert!(position("Started k8s-node-bootstrap.service") < position("Started kubelet.service"), "{journal}");
     let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
     assert!(again.contains("nothing to do"), "{again}");
+
+    machine.run(&["rm", GATE, "/etc/eksctl/kubelet.yaml"]).expect("removed");
+    apply_without_children(&machine);
 
     // A damaged gate counts as absent, and is mended without help.
     machine.run(&["sh", "-c", &format!("echo NODE_IP=1 > {GATE}")]).expect("damaged");
@@ -191,6 +204,11 @@ fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
     assert_eq!(max_pods.trim(), "17");
     let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
     assert!(again.contains("nothing to do"), "{again}");
+
+    machine.run(&["snap", "set", "kubelet-eks", "max-pods=5"]).expect("changed");
+    apply_without_children(&machine);
+    let max_pods = machine.run(&["snap", "get", "kubelet-eks", "max-pods"]).expect("snap");
+    assert_eq!(max_pods.trim(), "17");
 
     // Without its gate it does not start, and whoever tries starts the bootstrap too, which mends it.
     machine.run(&["snap", "stop", "kubelet-eks"]).expect("stopped");
