@@ -190,9 +190,9 @@ impl Wanted<'_> {
                 record.folders.insert(folder.display().to_string());
             }
         }
-        for unit in &self.bundle.units {
-            if !record.units.contains_key(&unit.name) {
-                record.units.insert(unit.name.clone(), self.look_at_unit(&unit.name)?);
+        for unit in unit_names(self.bundle) {
+            if !record.units.contains_key(unit) {
+                record.units.insert(unit.to_owned(), self.look_at_unit(unit)?);
             }
         }
         Ok(record)
@@ -263,6 +263,12 @@ impl Wanted<'_> {
 
 pub(crate) fn originals(record: &Record) -> impl Iterator<Item = (&String, &Before)> {
     record.files.iter().map(|(path, file)| (path, &file.before)).chain(&record.gates)
+}
+
+/// Those of hooks too: one may have left something running.
+fn unit_names(bundle: &Bundle) -> impl Iterator<Item = &str> {
+    let hooks = bundle.hooks.iter().map(|hook| hook.unit.as_str());
+    bundle.units.iter().map(|unit| unit.name.as_str()).chain(hooks)
 }
 
 /// What `nodestrap network` will write, if the bundle has it do so.
@@ -349,7 +355,7 @@ pub(crate) fn obsolete(disk: &dyn Disk, record: &Record, bundle: &Bundle) -> Res
             Now::Changed => {}
         }
     }
-    let is_of_bundle = |name: &&String| bundle.units.iter().any(|unit| unit.name == **name);
+    let is_of_bundle = |name: &&String| unit_names(bundle).any(|unit| unit == name.as_str());
     found.units = record.units.keys().filter(|name| !is_of_bundle(name)).cloned().collect();
     Ok(found)
 }
