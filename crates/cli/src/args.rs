@@ -74,15 +74,15 @@ pub(crate) enum Command {
     /// Draw where the time went.
     #[command(after_help = "Examples:\n  nodestrap timeline\n  nodestrap timeline --svg timeline.svg")]
     Timeline(TimelineArguments),
-    /// Show what this machine is, as a plan would be made for it, and who says so; touches nothing.
+    /// Show what this machine is, and who says so; touches nothing.
     #[command(after_help = "Examples:\n  nodestrap facts\n  nodestrap facts --ask-again -o json")]
     Facts(FactsArguments),
-    /// Find what on this node is no more as the bundle made it; touches nothing.
+    /// Find what is no more as the bundle made it; touches nothing.
     #[command(
         after_help = "Examples:\n  nodestrap verify\n  nodestrap verify -o json\n\nExit codes: 0 nothing drifted, 4 something did."
     )]
     Verify(VerifyArguments),
-    /// Undo what nodestrap did to this node: what it made is gone, what was there before is back.
+    /// Undo what nodestrap did: put back what was there before.
     #[command(after_help = "Examples:\n  nodestrap reset --dry-run\n  nodestrap reset --yes\n\n\
                       Data stays: that of etcd, of volumes, containers and pods. Pods that run go on until the next boot.")]
     Reset(ResetArguments),

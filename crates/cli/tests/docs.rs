@@ -173,7 +173,8 @@ impl Desk {
 fn is_about_this_machine(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     let command = words.next().unwrap_or_default();
-    ["plan", "apply", "status", "timeline", "gate", "network"].contains(&command) && !words.any(|word| word == "--root")
+    let of_a_node = ["plan", "apply", "status", "timeline", "verify", "reset", "gate", "network"];
+    of_a_node.contains(&command) && !words.any(|word| word == "--root")
 }
 
 /// The lines of all blocks of a language.

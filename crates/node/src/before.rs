@@ -23,6 +23,7 @@ use render::network::{NETWORK_SETTINGS_PATH, NetworkSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::gate::{self, GateState};
+use crate::plan::{UNIT_FOLDER, unit_text};
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
 pub(crate) const BEFORE_FOLDER: &str = "/var/lib/nodestrap/before";
@@ -167,6 +168,7 @@ impl Wanted<'_> {
     }
 
     fn extend(&self, mut record: Record) -> Result<Record, BeforeError> {
+        let known = (record.files.len(), record.gates.len());
         for file in &self.bundle.files {
             self.extend_file(&mut record, &file.path, Some(&file.sha256()))?;
         }
@@ -182,20 +184,49 @@ impl Wanted<'_> {
             let before = if ours { Before::Absent } else { self.look(gate)? };
             record.gates.insert(gate.clone(), before);
         }
-        let files = self.bundle.files.iter().map(|file| &file.path).chain([gate]);
-        let of_files = files.flat_map(|path| Path::new(path).ancestors().skip(1));
-        let of_plan = self.folders.iter().flat_map(|path| Path::new(path).ancestors());
-        for folder in of_files.chain(of_plan).collect::<BTreeSet<_>>() {
-            if self.disk.stat(folder)?.is_none() {
-                record.folders.insert(folder.display().to_string());
-            }
+        // Folders of files that are known were looked at when those were new.
+        if known != (record.files.len(), record.gates.len()) {
+            record.folders.extend(self.missing_folders()?);
         }
-        for unit in &self.bundle.units {
-            if !record.units.contains_key(&unit.name) {
-                record.units.insert(unit.name.clone(), self.look_at_unit(&unit.name)?);
+        for unit in unit_names(self.bundle) {
+            if !record.units.contains_key(unit) {
+                record.units.insert(unit.to_owned(), self.look_at_unit(unit)?);
             }
         }
         Ok(record)
+    }
+
+    fn missing_folders(&self) -> Result<BTreeSet<String>, DiskError> {
+        let files = self.bundle.files.iter().map(|file| &file.path).chain([&self.bundle.gate.path]);
+        let of_files = files.flat_map(|path| Path::new(path).ancestors().skip(1));
+        let of_links = self.link_folders()?;
+        let of_plan = self.folders.iter().copied().chain(of_links.iter().map(String::as_str));
+        let of_plan = of_plan.flat_map(|path| Path::new(path).ancestors());
+        let mut missing = BTreeSet::new();
+        for folder in of_files.chain(of_plan).collect::<BTreeSet<_>>() {
+            if self.disk.stat(folder)?.is_none() {
+                missing.insert(folder.display().to_string());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Where the links of enabled units will lie.
+    fn link_folders(&self) -> Result<Vec<String>, DiskError> {
+        let mut folders = Vec::new();
+        for unit in &self.bundle.units {
+            let text = match unit_text(self.bundle, &unit.name) {
+                Some(text) => text.into_owned(),
+                None => match unit_file::find(self.disk, &UnitName(unit.name.clone()))? {
+                    Found::File { content, .. } => content,
+                    Found::Absent | Found::Masked => continue,
+                },
+            };
+            let install = unit_file::parse_install(&text);
+            folders.extend(install.wanted_by.iter().map(|target| format!("{UNIT_FOLDER}/{target}.wants")));
+            folders.extend(install.required_by.iter().map(|target| format!("{UNIT_FOLDER}/{target}.requires")));
+        }
+        Ok(folders)
     }
 
     fn extend_file(&self, record: &mut Record, path: &str, sha256: Option<&str>) -> Result<(), BeforeError> {
@@ -263,6 +294,12 @@ impl Wanted<'_> {
 
 pub(crate) fn originals(record: &Record) -> impl Iterator<Item = (&String, &Before)> {
     record.files.iter().map(|(path, file)| (path, &file.before)).chain(&record.gates)
+}
+
+/// Those of hooks too: one may have left something running.
+fn unit_names(bundle: &Bundle) -> impl Iterator<Item = &str> {
+    let hooks = bundle.hooks.iter().map(|hook| hook.unit.as_str());
+    bundle.units.iter().map(|unit| unit.name.as_str()).chain(hooks)
 }
 
 /// What `nodestrap network` will write, if the bundle has it do so.
@@ -349,7 +386,7 @@ pub(crate) fn obsolete(disk: &dyn Disk, record: &Record, bundle: &Bundle) -> Res
             Now::Changed => {}
         }
     }
-    let is_of_bundle = |name: &&String| bundle.units.iter().any(|unit| unit.name == **name);
+    let is_of_bundle = |name: &&String| unit_names(bundle).any(|unit| unit == name.as_str());
     found.units = record.units.keys().filter(|name| !is_of_bundle(name)).cloned().collect();
     Ok(found)
 }

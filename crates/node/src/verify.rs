@@ -13,6 +13,7 @@ use render::ValueChange;
 use render::bundle::{Bundle, File, Secrecy, Start, Unit};
 use serde::Serialize;
 
+use crate::before;
 use crate::gate::{self, GateState};
 use crate::plan::{has_line, unit_text};
 use crate::session::{NodeHost, SessionError, prepare};
@@ -99,6 +100,11 @@ pub fn verify(host: &NodeHost, bundle: &Bundle) -> Result<Verification, SessionE
     for unit in &bundle.units {
         drift.extend(verify_unit(host.units.as_ref(), bundle, unit));
         remarks.extend(foreign_drop_ins(disk, bundle, &unit.name).map_err(|error| failed(error.into()))?);
+    }
+    if let Some(record) = before::load(disk).map_err(|error| failed(error.into()))? {
+        let obsolete = before::obsolete(disk, &record, bundle).map_err(|error| failed(error.into()))?;
+        let left = obsolete.files.iter().chain(&obsolete.units);
+        remarks.extend(left.map(|one| format!("{one} is of an earlier bundle; nodestrap apply undoes it")));
     }
     let (files, units) = (bundle.files.len(), bundle.units.len());
     Ok(Verification { bundle: bundle.digest(), plan, files, units, drift, remarks })

@@ -113,7 +113,7 @@ impl Units for StandInUnits {
 
     fn stop_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
         match self.books()?.units.contains_key(&unit.0) {
-            true => self.record("stop", &unit.0, |books| drop(books.units.remove(&unit.0))),
+            true => self.record("stop", &unit.0, |books| books.units.retain(|name, _| *name != unit.0)),
             false => Ok(()),
         }
     }
