@@ -40,7 +40,9 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
         // The journal has all of it already, with its fields.
         Err(failure) if view.tells_journal() => Ok(failure.code),
         outcome => {
-            screen.result(&applied.report, || report_text(screen, &applied.report))?;
+            // Of a run without a plan there is nothing to say but the error.
+            let text = |report: &Report| report.plan.as_ref().map(|_| report_text(screen, report)).unwrap_or_default();
+            screen.result(&applied.report, || text(&applied.report))?;
             outcome
         }
     }

@@ -61,7 +61,8 @@ fn every_command_has_a_manual_page_that_man_can_read() {
 }
 
 /// Mappings whose keys are the user's, not ours.
-const FREE: [&str; 8] = ["labels", "config", "flags", "environment", "sysctls", "tags", "registryMirrors", "dropIns"];
+const FREE: [&str; 9] =
+    ["labels", "config", "flags", "environment", "sysctls", "tags", "registryMirrors", "dropIns", "headers"];
 
 fn field_names(value: &Value, found: &mut BTreeSet<String>) {
     match value {

@@ -156,12 +156,14 @@ fn everything_secret(webhook: &str) -> String {
     text(example("minimal.yaml")).replace("abcdef.0123456789abcdef", CANARY).replacen("\n  join:", &more, 1)
 }
 
+type Heard = std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>>;
+
 /// Takes every request, and gives what it heard: head and body of each.
-fn listen() -> (String, std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>>) {
+fn listen() -> (String, Heard) {
     use std::io::{BufRead as _, Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let heard: std::sync::Arc<std::sync::Mutex<Vec<(String, String)>>> = std::sync::Arc::default();
+    let heard = Heard::default();
     let hears = std::sync::Arc::clone(&heard);
     std::thread::spawn(move || {
         for stream in listener.incoming() {

@@ -22,8 +22,9 @@ use crate::{
     runs::runs,
 };
 
-/// More details of the phases than this go to the sink only.
-const DETAILS_KEPT: usize = 64;
+/// More details of the phases than this go to the sink only: enough to see who is being asked, and a unit that tries for ever
+/// must not fill the disk with it. Why it failed is in the failure.
+const DETAILS_KEPT: usize = 4;
 
 pub struct Opening<'a, S = Box<dyn LogStore>> {
     ledger: RefCell<Ledger<'a, S>>,

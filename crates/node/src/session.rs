@@ -75,6 +75,8 @@ pub enum SessionError {
     Plan(#[from] PlanError),
     #[error("the journal of this node cannot be used")]
     Journal(#[from] JournalError),
+    #[error(transparent)]
+    NotDelivered(BundleSourceError),
     #[error("nothing was changed: the plan is not the one that was expected: {0}")]
     OtherPlan(String),
 }
@@ -83,7 +85,7 @@ impl SessionError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Busy => ErrorClass::Transient,
-            Self::Plan(_) | Self::OtherPlan(_) => ErrorClass::WrongInput,
+            Self::Plan(_) | Self::OtherPlan(_) | Self::NotDelivered(_) => ErrorClass::WrongInput,
             Self::Facts(error) if error.may_pass() => ErrorClass::Transient,
             Self::Facts(_)
             | Self::KeepPlatform(_)
@@ -259,6 +261,8 @@ fn converge(
     let tell = |line: &str| opening.detail(LOAD_BUNDLE, line);
     let delivered = match opening.phase(LOAD_BUNDLE, || deliver(&tell)) {
         Ok(delivered) => delivered,
+        // Where nothing was delivered there is nothing to run, and nobody who wants to be told.
+        Err(error @ BundleSourceError::Absent { .. }) => return Err(SessionError::NotDelivered(error)),
         Err(error) => {
             let error = StepError::new(error.class(), chain(&error));
             return Ok(Applied { report: opening.give_up(LOAD_BUNDLE, error), bundle: None });

@@ -99,8 +99,10 @@ pub fn observe_status(
     };
     let (mut status, bundle) = judge(disk, units, delivered, Report::from_events(&events))?;
     status.outlook = outlook(status.phase, status.last_run.as_ref(), &events, worker);
-    if status.phase == Phase::Unfinished && worker == Worker::AtWork {
-        status.summary = status.summary.replace("the next apply resumes", "nodestrap is at work");
+    if worker == Worker::AtWork {
+        for idle in ["the next apply resumes", "next: nodestrap apply"] {
+            status.summary = status.summary.replace(idle, "nodestrap is at work");
+        }
     }
     if let (Some(blocked), Some(since)) = (&mut status.blocked, failing_since(&events)) {
         blocked.since = Some(since.to_string());

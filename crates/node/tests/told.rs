@@ -112,7 +112,10 @@ fn a_bundle_that_does_not_come_is_a_failed_run_that_status_knows() {
     let bundle = bundle();
     let node = FakeNode::new(&bundle);
     let absent = || Err(BundleSourceError::Absent { path: "/x".to_owned() });
-    let (applied, report) = run_and_tell(&node, &absent).expect("a report");
+    assert!(run_and_tell(&node, &absent).is_none(), "where nothing was delivered there is nothing to tell");
+    assert!(!exists(&node.disk, node::JOURNAL_PATH) && !exists(&node.disk, FAILED_PATH));
+    let nowhere = || Err(fetch::FetchError::NoMirror { what: "the bundle".to_owned() }.into());
+    let (applied, report) = run_and_tell(&node, &nowhere).expect("a report");
     assert!(applied.bundle.is_none());
     assert!(matches!(
         &applied.report.outcome,
@@ -120,12 +123,12 @@ fn a_bundle_that_does_not_come_is_a_failed_run_that_status_knows() {
     ));
     assert_eq!(report.result, RunResult::Failure);
     assert!(exists(&node.disk, FAILED_PATH) && !exists(&node.disk, SUCCESS_PATH));
-    let (status, _) = node::observe_status(&node.disk, &node.units, absent()).expect("a status");
-    assert_eq!(status.phase, Phase::NotDelivered);
+    let (status, _) = node::observe_status(&node.disk, &node.units, nowhere()).expect("a status");
+    assert_eq!(status.phase, Phase::BundleBroken);
     assert!(status.blocked.is_some_and(|blocked| blocked.since.is_some()));
     // The same once more is told again, but not recorded again.
     let journal = || node.disk.read(Path::new(node::JOURNAL_PATH), 1 << 20).expect("readable");
     let recorded = journal();
-    run_and_tell(&node, &absent).expect("a report");
+    run_and_tell(&node, &nowhere).expect("a report");
     assert_eq!(journal(), recorded);
 }

@@ -105,7 +105,7 @@ fn a_read_only_file_system_is_refused() {
 fn a_bundle_for_another_system_is_refused_before_anything_is_written() {
     let sandbox = Sandbox::delivered();
     sandbox.write("/etc/os-release", "ID=flatcar\nVERSION_ID=4081.2.0\nPRETTY_NAME=\"Flatcar Container Linux\"\n");
-    let shown = sandbox.run("plan", &[]).expect(0).out;
+    let shown = sandbox.run("plan", &[]).expect(4).out;
     assert!(shown.contains("blocked: the bundle is for debian, and this machine runs flatcar"), "{shown}");
     let before = sandbox.tree();
     stopped(&sandbox, &["check-bundle", "for debian", "runs flatcar", "os: flatcar"]);

@@ -48,6 +48,6 @@ fn knows_no_boot_and_no_journal() {
 fn says_what_will_block_apply() {
     let sandbox = Sandbox::delivered();
     sandbox.remove("/usr/bin/kubelet");
-    let ran = sandbox.run("plan", &[]).expect(0);
+    let ran = sandbox.run("plan", &[]).expect(4);
     assert!(ran.out.contains("blocked: ") && ran.out.contains("/usr/bin/kubelet"), "{}", ran.out);
 }

@@ -207,7 +207,7 @@ fn another_bundle_than_the_one_named_needs_a_person_and_is_not_used() {
     ] {
         let (first, second) = (Store::with(&body), Store::with(&body));
         let sandbox = referring_to(&[&first, &second]);
-        let before = sandbox.snapshot();
+        let before = sandbox.without_story();
         for command in ["plan", "apply"] {
             let ran = sandbox.run(command, &[SOON]).expect(4);
             let digest = digest(bundle());
@@ -222,7 +222,7 @@ fn another_bundle_than_the_one_named_needs_a_person_and_is_not_used() {
             assert_eq!(ran.out, "");
             secretless(&ran);
         }
-        assert_eq!(sandbox.snapshot(), before, "nothing was written");
+        assert_eq!(sandbox.without_story(), before, "nothing but the story was written");
     }
 }
 
@@ -232,12 +232,12 @@ fn a_store_out_of_reach_may_be_retried() {
     let sandbox = referring_to(&[&store]);
     let url = store.url(&digest(bundle()));
     drop(store);
-    let before = sandbox.snapshot();
+    let before = sandbox.without_story();
     for command in ["plan", "apply"] {
         let ran = sandbox.run(command, &[SOON]).expect(3);
         ran.says(&["cannot fetch bundle", &url, "within 2s", "see whether the store is up"]);
     }
-    assert_eq!(sandbox.snapshot(), before);
+    assert_eq!(sandbox.without_story(), before);
     let overloaded = Store::answering("HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n".to_owned(), None);
     referring_to(&[&overloaded]).run("apply", &[SOON]).expect(3).says(&["503"]);
     assert!(overloaded.asked() > 1);
@@ -259,11 +259,11 @@ fn a_reference_that_cannot_be_used_is_wrong_input() {
     ] {
         let sandbox = Sandbox::image();
         sandbox.deliver(&content);
-        let before = sandbox.snapshot();
+        let before = sandbox.without_story();
         for command in ["plan", "apply"] {
             assert_eq!(sandbox.run(command, &[SOON]).expect(2).out, "");
         }
-        assert_eq!(sandbox.snapshot(), before);
+        assert_eq!(sandbox.without_story(), before);
     }
 }
 
@@ -315,14 +315,14 @@ fn killed_while_fetching_the_next_run_begins_anew() {
     let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", bundle().len(), bundle());
     let slow = Store::answering(whole, Some(sender));
     let sandbox = referring_to(&[&slow]);
-    let before = sandbox.snapshot();
+    let before = sandbox.without_story();
     let mut command = program(support::BINARY);
     command.args(sandbox.arguments("apply", &["--progress=none"]));
     let mut running = command.spawn().unwrap();
     reached.recv_timeout(Duration::from_secs(60)).unwrap();
     running.kill().unwrap();
     running.wait().unwrap();
-    assert_eq!(sandbox.snapshot(), before);
+    assert_eq!(sandbox.without_story(), before);
     let full = Store::with(bundle());
     sandbox.deliver(&stub(&digest(bundle()), &[full.url(&digest(bundle()))]));
     sandbox.run("apply", &[]).expect(0);

@@ -267,6 +267,16 @@ impl Sandbox {
     }
 }
 
+impl Sandbox {
+    /// What a node is made of and where it was delivered from, without the folders that its story lies in: equal ones mean that
+    /// nothing but the story was written.
+    pub(crate) fn without_story(&self) -> BTreeMap<String, String> {
+        let mut tree = self.tree();
+        tree.retain(|path, _| !["/var", "/var/lib"].contains(&path.as_str()));
+        tree
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Times {
     Seen,
