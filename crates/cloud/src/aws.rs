@@ -1,11 +1,15 @@
 //! AWS: a token by PUT, then one path a value, all over one connection. Seven requests with the user data.
+//!
+//! An instance whose metadata is switched off is refused there, but still knows its id and its type from its firmware.
 
-use fetch::Verb;
+use fetch::{Ending, Verb};
+use host::disk::Disk;
 
+use crate::dmi::{self, DMI_FOLDER, Dmi};
 use crate::error::CloudError;
 use crate::service::{DOCUMENT_LIMIT, Key, LINK_LOCAL, Presence, Refusal, Reply, Service, word};
 use crate::words::{self, Form};
-use crate::{Answered, Asking, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
+use crate::{Answered, Asking, Extent, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
 
 /// For machines without IPv4.
 const OVER_IPV6: &str = "http://[fd00:ec2::254]";
@@ -14,7 +18,38 @@ const TOKEN_HEADER: &str = "x-aws-ec2-metadata-token";
 /// A token is for this run only; the shortest life that outlasts the deadline of a run.
 const TOKEN_SECONDS: &str = "300";
 
-pub(crate) fn ask(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) -> Result<Answered, CloudError> {
+pub(crate) fn ask(
+    identified: &Identified,
+    disk: &dyn Disk,
+    wanted: Wanted,
+    asking: &Asking<'_>,
+) -> Result<Answered, CloudError> {
+    match ask_service(identified, wanted, asking) {
+        Err(CloudError::Service { platform, answer, advice })
+            if wanted == Wanted::Facts && answer.ending == Ending::Refused =>
+        {
+            let firmware = dmi::load(disk)?;
+            from_firmware(identified, &firmware).ok_or(CloudError::Service { platform, answer, advice })
+        }
+        answered => answered,
+    }
+}
+
+/// The asset tag of the board is the instance id, and the product the instance type, on all but the oldest types.
+fn from_firmware(identified: &Identified, firmware: &Dmi) -> Option<Answered> {
+    let (id, kind) = (&firmware.board_asset_tag, &firmware.product_name);
+    if !words::is_aws_instance_id(id) || !words::is_aws_instance_type(kind) {
+        return None;
+    }
+    let metadata = Metadata {
+        instance_id: Said::new(id, format!("{DMI_FOLDER}/board_asset_tag")),
+        instance_type: Said::new(kind, format!("{DMI_FOLDER}/product_name")),
+        ..identified.nothing_said("the metadata service of aws refuses to say")
+    };
+    Some(Answered { metadata, user_data: None, extent: Extent::Firmware })
+}
+
+fn ask_service(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) -> Result<Answered, CloudError> {
     let mut session = Session { service: Service::new(identified, &[LINK_LOCAL, OVER_IPV6], asking)?, token: None };
     // First what every instance has: once it is there, the service knows this machine.
     let instance_id = session.value("instance-id", Presence::Always, words::is_aws_instance_id)?;
@@ -29,7 +64,7 @@ pub(crate) fn ask(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) 
     };
     let platform = Said::new(identified.platform.name(), identified.by.clone());
     let metadata = Metadata { platform, instance_id, instance_type, local_ipv4, region, zone };
-    Ok(Answered { metadata, user_data })
+    Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }
 
 struct Session<'a> {

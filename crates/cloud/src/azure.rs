@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::error::CloudError;
 use crate::service::{Key, LINK_LOCAL, Presence, Service, field, required};
 use crate::words;
-use crate::{Answered, Asking, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
+use crate::{Answered, Asking, Extent, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
 
 /// The first stable version that has user data is of January 2021.
 const PATH: &str = "/metadata/instance?api-version=2021-02-01";
@@ -68,7 +68,11 @@ pub(crate) fn ask(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) 
     let platform = Said::new(identified.platform.name(), identified.by.clone());
     let answered =
         service.get(&key, Presence::Always, |answer| read(&answer.body, &source, platform.clone(), wanted))?;
-    Ok(answered.unwrap_or_else(|| Answered { metadata: identified.nothing_said(&source), user_data: None }))
+    Ok(answered.unwrap_or_else(|| Answered {
+        metadata: identified.nothing_said(&source),
+        user_data: None,
+        extent: Extent::Whole,
+    }))
 }
 
 fn read(body: &[u8], source: &str, platform: Said, wanted: Wanted) -> Result<Answered, String> {
@@ -93,5 +97,5 @@ fn read(body: &[u8], source: &str, platform: Said, wanted: Wanted) -> Result<Ans
         }
         _ => None,
     };
-    Ok(Answered { metadata, user_data })
+    Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }

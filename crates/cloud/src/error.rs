@@ -24,7 +24,7 @@ pub enum CloudError {
     #[error("{path:?} of the config drive cannot be understood: {problem}; attach the drive as the platform made it")]
     Drive { path: String, problem: String },
     #[error("the metadata service of {platform} did not tell {answer}; {advice}")]
-    Service { platform: &'static str, answer: NoAnswer, advice: &'static str },
+    Service { platform: &'static str, answer: Box<NoAnswer>, advice: &'static str },
     #[error("the metadata service of {platform} cannot be asked")]
     Transport { platform: &'static str, source: FetchError },
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::error::CloudError;
 use crate::service::{Key, LINK_LOCAL, Presence, Service, field, last_segment, required};
 use crate::words;
-use crate::{Answered, Asking, Identified, Metadata, Said, UserData, Wanted};
+use crate::{Answered, Asking, Extent, Identified, Metadata, Said, UserData, Wanted};
 
 const PATH: &str = "/computeMetadata/v1/instance/?recursive=true";
 /// The service wants it in every question, and puts it into every answer.
@@ -53,7 +53,11 @@ pub(crate) fn ask(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) 
         expect_flavor(answer)?;
         read(&answer.body, &source, platform.clone(), wanted)
     })?;
-    Ok(answered.unwrap_or_else(|| Answered { metadata: identified.nothing_said(&source), user_data: None }))
+    Ok(answered.unwrap_or_else(|| Answered {
+        metadata: identified.nothing_said(&source),
+        user_data: None,
+        extent: Extent::Whole,
+    }))
 }
 
 fn expect_flavor(answer: &Answer) -> Result<(), String> {
@@ -79,7 +83,7 @@ fn read(body: &[u8], source: &str, platform: Said, wanted: Wanted) -> Result<Ans
         Wanted::Facts => None,
         Wanted::FactsAndUserData => user_data(instance.attributes, source)?,
     };
-    Ok(Answered { metadata, user_data })
+    Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }
 
 fn user_data(attributes: Attributes, source: &str) -> Result<Option<UserData>, String> {

@@ -168,12 +168,8 @@ fn parse_platform(name: &str) -> Option<Platform> {
 
 /// The last of several counts, as for the kernel.
 fn parameter<'a>(command_line: &'a str, key: &str) -> Option<&'a str> {
-    command_line
-        .split_whitespace()
-        .filter_map(|word| word.split_once('='))
-        .filter(|(name, _)| *name == key)
-        .next_back()
-        .map(|(_, value)| value)
+    let mut words = command_line.split_whitespace().filter_map(|word| word.split_once('='));
+    words.rfind(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 fn read_text(disk: &dyn Disk, path: &str) -> Result<Option<String>, CloudError> {

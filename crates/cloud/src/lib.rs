@@ -101,6 +101,15 @@ pub struct Answered {
     pub metadata: Metadata,
     /// `None` if there is none, or if nobody wanted it.
     pub user_data: Option<UserData>,
+    pub extent: Extent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that the platform has to say.
+    Whole,
+    /// What the machine itself knows, since the platform refuses to say more: not worth keeping.
+    Firmware,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,11 +137,13 @@ pub fn ask(
     asking: &Asking<'_>,
 ) -> Result<Answered, CloudError> {
     match identified.platform {
-        Platform::Aws => aws::ask(identified, wanted, asking),
+        Platform::Aws => aws::ask(identified, disk, wanted, asking),
         Platform::Gce => gce::ask(identified, wanted, asking),
         Platform::Azure => azure::ask(identified, wanted, asking),
         Platform::OpenStack => openstack::ask(identified, wanted, asking),
         Platform::NoCloud => nocloud::read(identified, disk, wanted),
-        Platform::Metal => Ok(Answered { metadata: identified.nothing_said(&identified.by), user_data: None }),
+        Platform::Metal => {
+            Ok(Answered { metadata: identified.nothing_said(&identified.by), user_data: None, extent: Extent::Whole })
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::error::CloudError;
 use crate::identify::Place;
 use crate::words::{self, Form};
-use crate::{Answered, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
+use crate::{Answered, Extent, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
 
 /// Both names are cloud-init's; the second is for images that want the seed read after the network is up.
 const SEED_FOLDERS: [&str; 2] = ["/var/lib/cloud/seed/nocloud", "/var/lib/cloud/seed/nocloud-net"];
@@ -110,7 +110,7 @@ pub(crate) fn read(identified: &Identified, disk: &dyn Disk, wanted: Wanted) -> 
         zone: said(meta_data.zone),
     };
     let user_data = user_data.map(|bytes| UserData { bytes, source: format!("{place}/user-data") });
-    Ok(Answered { metadata, user_data })
+    Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::error::CloudError;
 use crate::identify::Place;
 use crate::service::{DOCUMENT_LIMIT, Key, LINK_LOCAL, Presence, Service, field, required, user_data_key};
 use crate::words;
-use crate::{Answered, Asking, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
+use crate::{Answered, Asking, Extent, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
 
 pub(crate) const LABELS: [&str; 1] = ["config-2"];
 const META_DATA: &str = "/openstack/latest/meta_data.json";
@@ -42,7 +42,7 @@ fn read_drive(identified: &Identified, drive: &Volume, wanted: Wanted) -> Result
             .read(Path::new(USER_DATA), USER_DATA_LIMIT as u64)?
             .map(|bytes| UserData { bytes, source: named(USER_DATA) }),
     };
-    Ok(Answered { metadata, user_data })
+    Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }
 
 fn ask_service(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) -> Result<Answered, CloudError> {
@@ -61,7 +61,7 @@ fn ask_service(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) -> 
             bytes.map(|bytes| UserData { bytes, source })
         }
     };
-    Ok(Answered { metadata, user_data })
+    Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }
 
 fn read(identified: &Identified, bytes: &[u8], source: &str) -> Result<Metadata, String> {

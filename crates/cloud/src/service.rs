@@ -130,7 +130,11 @@ impl<'a> Service<'a> {
     }
 
     fn failed(&self, answer: NoAnswer) -> CloudError {
-        CloudError::Service { platform: self.platform, advice: advice(self.platform, answer.ending), answer }
+        CloudError::Service {
+            platform: self.platform,
+            advice: advice(self.platform, answer.ending),
+            answer: Box::new(answer),
+        }
     }
 }
 

@@ -8,15 +8,18 @@ use cloud::{Asking, CloudError, Platform, Wanted};
 
 use crate::support::{identify, machine};
 
-const AWS: (&str, &str) = ("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
-const SEED: (&str, &str) = ("/var/lib/cloud/seed/nocloud/meta-data", "instance-id: seeded\n");
-const DRIVE: (&str, &str) = (
+/// A path and what is there.
+type File<'a> = (&'a str, &'a str);
+
+const AWS: File<'_> = ("/sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
+const SEED: File<'_> = ("/var/lib/cloud/seed/nocloud/meta-data", "instance-id: seeded\n");
+const DRIVE: File<'_> = (
     "/dev/disk/by-label/config-2/openstack/latest/meta_data.json",
     "{\"uuid\": \"83679162-1378-4288-a2d4-70e13ec132aa\", \"availability_zone\": \"az 1\"}",
 );
-const VOLUME: (&str, &str) = ("/dev/disk/by-label/CIDATA/meta-data", "instance-id: on-a-volume\n");
+const VOLUME: File<'_> = ("/dev/disk/by-label/CIDATA/meta-data", "instance-id: on-a-volume\n");
 
-fn platform(files: &[(&str, &str)]) -> (Platform, String) {
+fn platform(files: &[File<'_>]) -> (Platform, String) {
     let identified = identify(&machine(files)).unwrap_or_else(|error| panic!("{files:?}: {error}"));
     (identified.platform, identified.by)
 }
@@ -24,7 +27,7 @@ fn platform(files: &[(&str, &str)]) -> (Platform, String) {
 #[test]
 fn signs_are_believed_in_their_order() {
     let command_line = |text| ("/proc/cmdline", text);
-    let cases: [(&[(&str, &str)], Platform, &str); 12] = [
+    let cases: [(&[File<'_>], Platform, &str); 12] = [
         (&[], Platform::Metal, "no platform left its mark"),
         (&[AWS], Platform::Aws, "/sys/class/dmi/id/sys_vendor"),
         (&[AWS, SEED], Platform::NoCloud, "/var/lib/cloud/seed/nocloud"),

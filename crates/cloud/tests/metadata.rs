@@ -1,11 +1,12 @@
 //! What each platform's service says, and what happens when it says it badly.
+#![allow(clippy::disallowed_methods, reason = "a service that starts late needs somebody who waits")]
 
 mod support;
 
 use std::net::TcpListener;
 use std::time::Duration;
 
-use cloud::{Answered, CloudError, Wanted};
+use cloud::{Answered, Asking, CloudError, Extent, Wanted};
 use lab::metadata::{Instance, Manner, MetadataServer, Provider};
 
 use crate::support::{ask, ask_telling, serve};
@@ -180,6 +181,25 @@ fn a_service_that_refuses_is_not_asked_again() {
     assert!(!error.may_pass(), "{error}");
     assert!(message(&error).contains("http-endpoint"), "{error}");
     assert_eq!(server.requests(), ["PUT /latest/api/token"]);
+}
+
+#[test]
+fn an_instance_whose_metadata_is_switched_off_knows_itself_by_its_firmware() {
+    let server = serve(Instance::of(Provider::Aws));
+    server.always(Manner::Status(403));
+    let disk = support::machine(&[
+        ("/etc/nodestrap/platform", &format!("aws {}", server.url())),
+        ("/sys/class/dmi/id/board_asset_tag", "i-0123456789abcdef0\n"),
+        ("/sys/class/dmi/id/product_name", "m5.large\n"),
+    ]);
+    let identified = support::identify(&disk).expect("identified");
+    let asking = Asking { deadline: PATIENT, random: &|| 0, tell: &|_| {} };
+    let answered = cloud::ask(&identified, &disk, Wanted::Facts, &asking).expect("answered");
+    assert_eq!(values(&answered), ["i-0123456789abcdef0", "m5.large", "", "", ""]);
+    assert_eq!(answered.metadata.instance_id.source, "/sys/class/dmi/id/board_asset_tag");
+    assert_eq!(answered.extent, Extent::Firmware);
+    // User data is nowhere else.
+    failure(cloud::ask(&identified, &disk, Wanted::FactsAndUserData, &asking), "user data");
 }
 
 #[test]

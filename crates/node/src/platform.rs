@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cloud::{Asking, CloudError, Metadata, UserData, Wanted};
+use cloud::{Asking, CloudError, Extent, Metadata, UserData, Wanted};
 use data_encoding::HEXLOWER;
 use host::disk::{Disk, DiskError};
 use host::files::{self, Difference, FileError, FileWrite};
@@ -209,7 +209,8 @@ impl PlatformSource {
         let answered = cloud::ask(&identified, disk, wanted, &asking)?;
         let payload = answered.user_data.map(unpack).transpose()?;
         let record = Record { holds_for: self.identity()?, metadata: answered.metadata, payload };
-        let is_worth_keeping = identified.is_remote() || identified.is_on_volume();
+        let is_worth_keeping =
+            answered.extent == Extent::Whole && (identified.is_remote() || identified.is_on_volume());
         Ok(Heard { record, wanted, is_worth_keeping, was_kept: false })
     }
 
@@ -239,7 +240,7 @@ impl PlatformSource {
         let read = |error: DiskError| PlatformError::Cloud(error.into());
         let (disk, path) = (self.disk.as_ref(), Path::new(KEPT_PLATFORM_PATH));
         // What is larger than a copy may be is not one, and is no reason to stop.
-        if !disk.stat(path).map_err(read)?.is_some_and(|stat| stat.size <= KEPT_PLATFORM_LIMIT) {
+        if disk.stat(path).map_err(read)?.is_none_or(|stat| stat.size > KEPT_PLATFORM_LIMIT) {
             return Ok(None);
         }
         match disk.read(path, KEPT_PLATFORM_LIMIT) {
