@@ -72,7 +72,8 @@ fn calls_in_use(story: &Story) -> Vec<String> {
     traced(&sandbox, log.path(), &[]).expect(0);
     let traced = text(log.path());
     let name = |line: &str| line.split_whitespace().nth(1)?.split_once('(').map(|(name, _)| name.to_owned());
-    let is_name = |name: &String| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let is_name =
+        |name: &String| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let calls: BTreeSet<String> = traced.lines().filter_map(name).filter(is_name).collect();
     calls.into_iter().filter(|call| !OUTSIDE.contains(&call.as_str())).collect()
 }

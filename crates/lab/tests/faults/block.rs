@@ -18,7 +18,10 @@ use crate::machine::done;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Write { offset: usize, bytes: Vec<u8> },
+    Write {
+        offset: usize,
+        bytes: Vec<u8>,
+    },
     /// All writes that were answered before this one are on the medium.
     Flush,
 }
@@ -112,7 +115,8 @@ fn serve(fuse: &OwnedFd, medium: &Mutex<Medium>) {
         };
         let request = &buffer[..length];
         let (operation, unique) = (u32_at(request, 4), &request[8..16]);
-        let answer = answer(operation, &request[IN_HEADER..], &mut medium.lock().unwrap_or_else(PoisonError::into_inner));
+        let answer =
+            answer(operation, &request[IN_HEADER..], &mut medium.lock().unwrap_or_else(PoisonError::into_inner));
         let Some(answer) = answer else { continue };
         let (error, body) = answer.map_or_else(|errno| (-errno, Vec::new()), |body| (0, body));
         let mut reply = Vec::with_capacity(16 + body.len());

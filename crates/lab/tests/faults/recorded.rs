@@ -22,11 +22,8 @@ struct FileSystem {
     make: &'static [&'static str],
 }
 
-const EXT4: FileSystem = FileSystem {
-    kind: "ext4",
-    bytes: 16 * 1024 * 1024,
-    make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"],
-};
+const EXT4: FileSystem =
+    FileSystem { kind: "ext4", bytes: 16 * 1024 * 1024, make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"] };
 
 /// mkfs.xfs makes a small one only for those who say, with these three, that it is for a test.
 const XFS: FileSystem = FileSystem {

@@ -284,7 +284,11 @@ pub(crate) fn play(
     let start = if starts_complete { &story.complete } else { &story.image };
     let part = usize::from(upgrades && starts_complete);
     let node = start.after(Crash::ProcessKill, 0);
-    tell(format!("{}: {}", story.name, if starts_complete { "complete with the first bundle" } else { "a new machine" }));
+    tell(format!(
+        "{}: {}",
+        story.name,
+        if starts_complete { "complete with the first bundle" } else { "a new machine" }
+    ));
     let mut life = Life { story, node, part, defect, gate_was_damaged: false, tell };
     for _ in 0..chance.among(&[1, 1, 1, 2, 2, 3]) {
         let trouble = Trouble::pick(&mut chance, &story.parts[life.part]);
@@ -363,15 +367,19 @@ impl Life<'_> {
         seen.deaths += u64::from(died);
         seen.disk_failures += u64::from(trouble.disk.is_some());
         seen.unit_failures += u64::from(trouble.unit.is_some() || trouble.bus_missing);
-        (self.tell)(format!("  ended with {:?}", ended.as_ref().map(|report| &report.outcome).map_err(|e| e.to_string())));
+        (self.tell)(format!(
+            "  ended with {:?}",
+            ended.as_ref().map(|report| &report.outcome).map_err(|e| e.to_string())
+        ));
         let done = matches!(&ended, Ok(report) if is_converged(report));
         if done {
             self.gate_was_damaged = false;
             self.assert_complete()?;
-        } else if !had_leftovers && trouble.lets_clean_up() {
-            if let Some(path) = self.leftovers() {
-                return Err(self.told(&format!("a run that failed by itself left {}", path.display())));
-            }
+        } else if !had_leftovers
+            && trouble.lets_clean_up()
+            && let Some(path) = self.leftovers()
+        {
+            return Err(self.told(&format!("a run that failed by itself left {}", path.display())));
         }
         if died || trouble.ends_with.is_some() {
             let crash = trouble.ends_with.unwrap_or(Crash::ProcessKill);
