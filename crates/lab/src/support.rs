@@ -16,7 +16,7 @@ impl std::fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// A program or file that shows that a package is there, and the package.
-const PACKAGES: [(&str, &str); 17] = [
+const PACKAGES: [(&str, &str); 18] = [
     ("systemd-nspawn", "systemd-container"),
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -27,6 +27,7 @@ const PACKAGES: [(&str, &str); 17] = [
     ("pkg-config", "pkg-config"),
     ("musl-gcc", "musl-tools"),
     ("strace", "strace"),
+    ("mkfs.xfs", "xfsprogs"),
     ("dbus-daemon", "dbus-daemon"),
     ("/usr/include/seccomp.h", "libseccomp-dev"),
     ("/usr/include/blkid/blkid.h", "libblkid-dev"),

@@ -623,6 +623,13 @@ pub(crate) fn file_error(error: &files::FileError) -> StepError {
 }
 
 pub(crate) fn unit_error(error: &UnitError) -> StepError {
+    // Where the service manager is a stand-in, its disk is ours: a full one is not waited for.
+    if let UnitError::Call { source, .. } = error {
+        let disk = source.downcast_ref::<DiskError>().map(disk_error);
+        if let Some(found) = disk.or_else(|| source.downcast_ref::<files::FileError>().map(file_error)) {
+            return StepError { message: chain(error), ..found };
+        }
+    }
     let (class, advice) = match error {
         UnitError::Bus { .. } => {
             (ErrorClass::Transient, "is this a machine with systemd and dbus? (--root for a folder)")

@@ -60,7 +60,7 @@ fn the_kubelet_waits_at_the_gate_while_the_bootstrap_fails_and_starts_by_itself_
     let machine = lab.add_node(node("n1", &user_data).before_boot(break_runtime)).expect("the node boots");
 
     // Masked: a person is needed, and is told so.
-    wait_for_status(&machine, 4, &["start-containerd", "\"containerd.service\" is masked", "unmask it"]);
+    wait_for_status(&machine, 4, &["unit \"containerd.service\" is masked", "unmask it"]);
     assert_no_kubelet(&machine);
 
     // Somebody starts the kubelet by hand: it fails at the gate, again and again.

@@ -380,10 +380,11 @@ impl Life<'_> {
         if done {
             self.gate_was_damaged = false;
             self.assert_complete()?;
-        } else if !had_leftovers && trouble.lets_clean_up() {
-            if let Some(path) = self.leftovers() {
-                return Err(self.told(&format!("a run that failed by itself left {}", path.display())));
-            }
+        } else if !had_leftovers
+            && trouble.lets_clean_up()
+            && let Some(path) = self.leftovers()
+        {
+            return Err(self.told(&format!("a run that failed by itself left {}", path.display())));
         }
         if died || trouble.ends_with.is_some() {
             let crash = trouble.ends_with.unwrap_or(Crash::ProcessKill);
