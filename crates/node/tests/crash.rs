@@ -83,14 +83,23 @@ fn a_required_hook_has_run_before_the_gate_is_open_whatever_crashes() {
 
 #[test]
 fn eksctls_node_of_amazon_linux_ends_in_the_same_tree_whatever_crashes() {
-    crash_at_every_effect(&al2_bundle(), 1);
-    crash_again_and_again(&al2_bundle(), 60);
+    let bundle = with_a_short_map(al2_bundle());
+    crash_at_every_effect(&bundle, 1);
+    crash_again_and_again(&bundle, 60);
 }
 
 #[test]
 fn eksctls_node_of_ubuntu_ends_in_the_same_tree_whatever_crashes() {
-    crash_at_every_effect(&ubuntu_bundle(), 1);
-    crash_again_and_again(&ubuntu_bundle(), 60);
+    let bundle = with_a_short_map(ubuntu_bundle());
+    crash_at_every_effect(&bundle, 1);
+    crash_again_and_again(&bundle, 60);
+}
+
+/// Thousands of runs would spend their time with the hundreds of instance types.
+fn with_a_short_map(mut bundle: Bundle) -> Bundle {
+    let map = bundle.files.iter_mut().find(|file| file.path == render::MAX_PODS_MAP_PATH).expect("there is one");
+    map.content = b"m5.large 29\n".to_vec();
+    bundle
 }
 
 fn crash_at_every_effect(bundle: &Bundle, seeds: u64) {
