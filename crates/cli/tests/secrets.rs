@@ -189,24 +189,26 @@ fn no_secret_of_any_input_is_said_or_left_where_others_read() {
     let spec = folder.path().join("cluster.yaml");
     std::fs::write(&spec, everything_secret(&webhook)).unwrap();
     let bundle = nodestrap(["render", &spec.display().to_string(), "--format=bundle"]).expect(0).out;
-    // Once well, once with a failure in the middle, once with a bundle that cannot be fetched.
-    let (well, broken, unfetched) = (Sandbox::image(), Sandbox::image(), Sandbox::image());
+    // Once well, once with a failure in the middle, twice with a bundle that cannot be fetched.
+    let [well, broken, unfetched, signed] = [(); 4].map(|()| Sandbox::image());
     well.deliver(&bundle);
     broken.deliver(&bundle);
     broken.remove("/usr/lib/systemd/system/containerd.service");
-    let digest = serde_json::from_str::<serde_json::Value>(&bundle).unwrap()["digest"].clone();
-    let stub = serde_json::json!({
-        "apiVersion": "nodestrap.io/v1alpha1", "kind": "BundleReference", "cluster": "demo", "group": "workers",
-        "digest": digest, "urls": [format!("http://127.0.0.1:1/b.json?sig={SECRET}")],
-    });
-    unfetched.deliver(&stub.to_string());
-    // Of an earlier bundle: whoever was told then is told now.
-    let settings: serde_json::Value = serde_json::from_str(&bundle).unwrap();
-    let file = settings["files"].as_array().unwrap().iter().find(|file| file["path"] == "/etc/nodestrap/webhook.json");
-    unfetched.write("/etc/nodestrap/webhook.json", file.unwrap()["content"].as_str().unwrap());
-    unfetched.chmod("/etc/nodestrap/webhook.json", 0o600);
+    let document: serde_json::Value = serde_json::from_str(&bundle).unwrap();
+    let file = document["files"].as_array().unwrap().iter().find(|file| file["path"] == "/etc/nodestrap/webhook.json");
+    // An address with a signature is refused before anybody is asked.
+    for (sandbox, query) in [(&unfetched, String::new()), (&signed, format!("?sig={SECRET}"))] {
+        let stub = serde_json::json!({
+            "apiVersion": "nodestrap.io/v1alpha1", "kind": "BundleReference", "cluster": "demo", "group": "workers",
+            "digest": document["digest"], "urls": [format!("http://127.0.0.1:1/b.json{query}")],
+        });
+        sandbox.deliver(&stub.to_string());
+        // Of an earlier bundle: whoever was told then is told now.
+        sandbox.write("/etc/nodestrap/webhook.json", file.unwrap()["content"].as_str().unwrap());
+        sandbox.chmod("/etc/nodestrap/webhook.json", 0o600);
+    }
 
-    for (sandbox, code) in [(&well, 0), (&broken, 4), (&unfetched, 3)] {
+    for (sandbox, code) in [(&well, 0), (&broken, 4), (&unfetched, 3), (&signed, 2)] {
         let manager = std::os::unix::net::UnixDatagram::bind(sandbox.path("/notify")).unwrap();
         manager.set_nonblocking(true).unwrap();
         let mut apply = program(BINARY);
@@ -236,7 +238,7 @@ fn no_secret_of_any_input_is_said_or_left_where_others_read() {
         }
     }
     let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), 3);
+    assert_eq!(heard.len(), 4);
     for (head, body) in heard.iter() {
         assert!(head.contains(SECRET), "the webhook is told who asks: {head}");
         assert!(!holds_secret(body.as_bytes()), "{body}");
