@@ -206,3 +206,18 @@ fn volumes_serve_without_a_network_and_may_be_gone_later() {
     assert_eq!(digest(&sandbox), before, "the plan is the same without the volume");
     assert!(apply(&sandbox).expect(0).out.contains("nothing to do"));
 }
+
+#[test]
+fn a_proxy_of_the_environment_is_never_asked() {
+    let service = serve(Provider::Aws, user_data("cloud-config"));
+    let proxy = serve(Provider::Aws, user_data("cloud-config"));
+    let sandbox = machine("aws", &service);
+    let mut command = program(support::BINARY);
+    command.args(sandbox.arguments("plan", &[]));
+    for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env(name, proxy.url());
+    }
+    finish(command).expect(0);
+    assert!(proxy.requests().is_empty(), "{:?}", proxy.requests());
+    assert!(!service.requests().is_empty());
+}
