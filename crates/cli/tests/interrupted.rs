@@ -50,7 +50,7 @@ const OUTSIDE: [&str; 4] = ["execve", "exit_group", "exit", "restart_syscall"];
 const AT_ONCE: usize = 4;
 
 /// No kind of call is made so often; a walk beyond it does not end by itself.
-const MOST: u32 = 200;
+const MOST: u32 = 2000;
 
 /// As much memory as a few sandboxes, or the usual place.
 fn place() -> PathBuf {

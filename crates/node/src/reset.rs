@@ -28,6 +28,7 @@ use crate::kept::KEPT_BUNDLES_FOLDER;
 use crate::session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::steps::{Ownership, before_error, disk_error, file_error, unit_error};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER, STATE_FOLDER_MODE};
+use crate::told;
 
 /// What somebody changed is kept there by a forced reset, under its own path.
 pub const SAVED_FOLDER: &str = "/var/lib/nodestrap-saved";
@@ -200,6 +201,8 @@ pub fn reset(
     let lock = disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
     let record = load_record(host)?;
+    // Nobody shall be told any more that this is a node.
+    told::withdraw(disk).map_err(|error| SessionError::Forget(error.into()))?;
     let report = match &record {
         None => None,
         Some(record) => {

@@ -121,7 +121,7 @@ fn describe(outcome: &RunOutcome, gate_open: bool) -> String {
     }
 }
 
-/// For the first change of a run: what was told about the run before does not hold any more.
+/// For the first change of a run, and for a reset: what was told about the run before does not hold any more.
 pub fn withdraw(disk: &dyn Disk) -> Result<(), DiskError> {
     for path in [CLUSTER_API_PATH, SUCCESS_PATH, FAILED_PATH] {
         disk.remove(Path::new(path))?;
