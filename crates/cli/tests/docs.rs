@@ -174,7 +174,7 @@ impl Desk {
 fn is_about_this_machine(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     let command = words.next().unwrap_or_default();
-    let of_a_node = ["plan", "apply", "status", "timeline", "verify", "reset", "gate", "network"];
+    let of_a_node = ["facts", "plan", "apply", "status", "timeline", "verify", "reset", "gate", "network"];
     of_a_node.contains(&command) && !words.any(|word| word == "--root")
 }
 
