@@ -204,6 +204,12 @@ pub(crate) struct FetchArguments {
     /// For how long a bundle that was delivered by reference is asked for.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) fetch_deadline: u64,
+    #[command(flatten)]
+    pub(crate) platform: PlatformArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct PlatformArguments {
     /// For how long the platform's metadata service is asked for facts and, where no bundle was delivered, user data.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) metadata_deadline: u64,
@@ -268,7 +274,7 @@ pub(crate) struct FactsArguments {
     #[command(flatten)]
     pub(crate) root: RootArguments,
     #[command(flatten)]
-    pub(crate) fetch: FetchArguments,
+    pub(crate) platform: PlatformArguments,
 }
 
 #[derive(Args)]

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::show::{Paint, Screen, table};
 
 pub(crate) fn run(arguments: &FactsArguments, screen: &Screen) -> Outcome {
-    let host = machine::open_with(&arguments.root.root, &arguments.fetch)?;
+    let host = machine::open_with(&arguments.root.root, &arguments.platform)?;
     let facts = node::gather_facts(&host).map_err(|error| session_failure(error.into()))?;
     screen.result(&facts, || {
         let said = facts.notes().into_iter().filter(|fact| !fact.value.is_empty());

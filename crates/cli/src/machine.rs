@@ -14,7 +14,7 @@ use node::{BundleSourceError, Delivered, FetchBundle, Freshness, NodeHost, Owner
 use render::Stub;
 use render::bundle::BUNDLE_PATH;
 
-use crate::args::{FetchArguments, NodeArguments};
+use crate::args::{FetchArguments, NodeArguments, PlatformArguments};
 use crate::outcome::{Code, Failure, OrFail};
 
 /// `/` is the machine itself; any other root is a folder, whose units a stand-in keeps.
@@ -23,9 +23,9 @@ pub(crate) fn open(root: &Path) -> Result<NodeHost, Failure> {
 }
 
 /// The same, for those who may ask the platform.
-pub(crate) fn open_with(root: &Path, fetch: &FetchArguments) -> Result<NodeHost, Failure> {
-    let freshness = if fetch.ask_again { Freshness::AskAgain } else { Freshness::AsKept };
-    open_asking(root, Duration::from_secs(fetch.metadata_deadline), freshness)
+pub(crate) fn open_with(root: &Path, platform: &PlatformArguments) -> Result<NodeHost, Failure> {
+    let freshness = if platform.ask_again { Freshness::AskAgain } else { Freshness::AsKept };
+    open_asking(root, Duration::from_secs(platform.metadata_deadline), freshness)
 }
 
 fn open_asking(root: &Path, metadata_deadline: Duration, freshness: Freshness) -> Result<NodeHost, Failure> {

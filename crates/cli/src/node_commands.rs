@@ -8,7 +8,7 @@ use host::machine::{LinuxClock, random_u64};
 use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
 use render::gate::GATE_PATH;
 
-use crate::args::{ApplyArguments, GateArguments, TimelineArguments};
+use crate::args::{ApplyArguments, GateArguments, Output, TimelineArguments};
 use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::outside::Outside;
@@ -20,7 +20,7 @@ pub(crate) const WORKERS: usize = 4;
 
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     let root = &arguments.node.root.root;
-    let host = machine::open_with(root, &arguments.fetch)?;
+    let host = machine::open_with(root, &arguments.fetch.platform)?;
     let expected = arguments.plan.as_deref().map(expected_plan).transpose()?;
     if !machine::is_machine(root) {
         screen.remark(&format!("units: {}", host.units.describe()));
@@ -38,7 +38,9 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     outside.tell(&applied);
     match exit_code(&applied.report) {
         // The journal has all of it already, with its fields.
-        Err(failure) if view.tells_journal() => Ok(failure.code),
+        outcome if view.tells_journal() && screen.output == Output::Text => {
+            Ok(outcome.unwrap_or_else(|failure| failure.code))
+        }
         outcome => {
             // Of a run without a plan there is nothing to say but the error.
             let text = |report: &Report| report.plan.as_ref().map(|_| report_text(screen, report)).unwrap_or_default();

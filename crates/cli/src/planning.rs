@@ -18,7 +18,7 @@ use crate::rendering::load_rendered;
 use crate::show::{Paint, Screen, table};
 
 pub(crate) fn run(arguments: &PlanArguments, screen: &Screen) -> Outcome {
-    let host = machine::open_with(&arguments.node.root.root, &arguments.fetch)?;
+    let host = machine::open_with(&arguments.node.root.root, &arguments.fetch.platform)?;
     match &arguments.against {
         None => {
             let tell = |line: &str| screen.remark(line);
