@@ -20,16 +20,24 @@ struct FileSystem {
     kind: &'static str,
     bytes: usize,
     make: &'static [&'static str],
+    /// For a disk that is put in again.
+    options: &'static str,
 }
 
-const EXT4: FileSystem =
-    FileSystem { kind: "ext4", bytes: 16 * 1024 * 1024, make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"] };
+const EXT4: FileSystem = FileSystem {
+    kind: "ext4",
+    bytes: 16 * 1024 * 1024,
+    make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"],
+    options: "loop",
+};
 
 /// mkfs.xfs makes a small one only for those who say, with these three, that it is for a test.
 const XFS: FileSystem = FileSystem {
     kind: "xfs",
     bytes: 32 * 1024 * 1024,
     make: &["env", "TEST_DIR=1", "TEST_DEV=1", "QA_CHECK_FS=1", "mkfs.xfs", "-q", "-f"],
+    // They all have one name, and a namespace that another test has just made may still hold the one before.
+    options: "loop,nouuid",
 };
 
 /// What a mounted place must not outlive.
@@ -161,8 +169,8 @@ struct Tally {
     gates_shut: u32,
 }
 
-fn judge(folder: &Path, case: &str, image: &[u8], recording: &Recording, tally: &mut Tally) {
-    let disk = Replayed::mount(folder, image);
+fn judge(folder: &Path, system: &FileSystem, case: &str, image: &[u8], recording: &Recording, tally: &mut Tally) {
+    let disk = Replayed::mount(folder, system, image);
     let machine = &disk.machine;
     machine.empty_run(2 + tally.disks);
     tally.disks += 1;
@@ -223,7 +231,7 @@ fn a_protocol_that_syncs_only_the_gate_is_found_out() {
     };
     let wanted = files_of(&first_boot.new);
     each_disk(&careless, |_, image| {
-        let disk = Replayed::mount(folder.path(), image);
+        let disk = Replayed::mount(folder.path(), &EXT4, image);
         let found = files_of(&disk.machine.tree());
         let whole = wanted.iter().all(|(path, content)| found.get(path) == Some(content));
         untruths += u32::from(disk.machine.gate_is_open() && !whole);
@@ -242,13 +250,13 @@ struct Replayed {
 impl Replayed {
     /// Each from a file of its own: a loop device that lingers for a moment would be used again for the same file, and
     /// show what it remembers instead of what is there.
-    fn mount(folder: &Path, image: &[u8]) -> Self {
+    fn mount(folder: &Path, system: &FileSystem, image: &[u8]) -> Self {
         let file = tempfile::NamedTempFile::new_in(folder).unwrap();
         std::fs::write(file.path(), image).unwrap();
         let place = folder.join("replayed");
         std::fs::create_dir_all(&place).unwrap();
         // A file system that does not mount panics here, with what mount says.
-        let mounted = Mounted::new(&["-o", "loop"], &file.path().display().to_string(), &place);
+        let mounted = Mounted::new(&["-o", system.options], &file.path().display().to_string(), &place);
         Self { machine: Machine::at(&place), _mounted: mounted, _file: file }
     }
 }
@@ -264,7 +272,7 @@ fn replay(system: &FileSystem) {
         let mut tally = Tally::default();
         each_disk(&recording, |case, image| {
             let case = format!("{} {name}, {case}", system.kind);
-            judge(folder.path(), &case, image, &recording, &mut tally);
+            judge(folder.path(), system, &case, image, &recording, &mut tally);
         });
         println!("{} {name}: {} requests, {flushes} flushes, {tally:?}", system.kind, recording.requests.len());
         assert!(flushes >= 5, "the disk saw too few flushes: {flushes}");
