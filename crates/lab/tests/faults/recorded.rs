@@ -55,7 +55,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg(&self.at).status();
+        // Somebody who looks at all mounts may hold it for a moment; a panic on the way must not leave it either.
+        for _ in 0..100 {
+            if std::process::Command::new("umount").arg(&self.at).status().is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
     }
 }
 
