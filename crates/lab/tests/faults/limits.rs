@@ -147,8 +147,13 @@ impl Held {
         Self { strace, process }
     }
 
-    fn go_on(self) -> Output {
-        done(&["kill", "-CONT", &self.process.to_string()]);
+    /// Again and again: strace counts for each thread, so another one may be held at a call of its own later.
+    fn go_on(mut self) -> Output {
+        while self.strace.try_wait().unwrap().is_none() {
+            let mut kill = Command::new("kill");
+            let _ = kill.args(["-CONT", &self.process.to_string()]).stderr(Stdio::null()).status();
+            std::thread::sleep(Duration::from_millis(50));
+        }
         self.strace.wait_with_output().unwrap()
     }
 }
