@@ -116,7 +116,7 @@ mod tests {
     fn outline() -> Vec<StepOutline> {
         let id = |number: u8| StepId(format!("s{number}"));
         let needs = |number: u8| number.checked_sub(1).map(id).into_iter().collect();
-        (0..4).map(|number| StepOutline { id: id(number), needs: needs(number) }).collect()
+        (0..4).map(|number| StepOutline { id: id(number), needs: needs(number), deadline_ms: 0 }).collect()
     }
 
     fn kind() -> impl Strategy<Value = EventKind> {

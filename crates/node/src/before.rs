@@ -140,7 +140,13 @@ impl Wanted<'_> {
             Some(known) if known != wanted => Some("the bundle touches more than is known of".to_owned()),
             Some(_) => {
                 let lost = self.retakable(&wanted)?;
-                lost.first().map(|path| format!("the copy of {path} is not whole"))
+                match lost.first() {
+                    Some(path) => Some(format!("the copy of {path} is not whole")),
+                    None if files::has_leftover(self.disk, Path::new(RECORD_PATH))? => {
+                        Some(format!("{RECORD_PATH}: left over by an interrupted run"))
+                    }
+                    None => None,
+                }
             }
         })
     }
