@@ -125,8 +125,12 @@ pub fn write_volatile(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> 
     let (folder, temporary) = places(path)?;
     refuse_obstacle(disk, path)?;
     disk.make_folder(folder, PARENT_FOLDER_MODE)?;
-    write_temporary(disk, &temporary, &FileWrite { path, mode, owner: None, content: bytes })?;
-    Ok(disk.rename(&temporary, path)?)
+    let file = FileWrite { path, mode, owner: None, content: bytes };
+    let switched = write_temporary(disk, &temporary, &file).and_then(|()| disk.rename(&temporary, path));
+    if switched.is_err() {
+        let _ = disk.remove(&temporary);
+    }
+    Ok(switched?)
 }
 
 /// Makes a folder and its missing parents (0755), durable by name.
