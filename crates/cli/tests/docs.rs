@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "try",
     "check",
     "complete",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 16] = [
     "apply",
     "status",
     "timeline",
+    "facts",
     "verify",
     "reset",
     "gate",

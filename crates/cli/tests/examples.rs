@@ -26,7 +26,10 @@ impl Examples {
         let told = text(folder.path().join("control-plane.yaml"));
         let command = told.lines().find_map(|line| line.strip_prefix("#   nodestrap ")).unwrap();
         let out = folder.path().join("control-plane").display().to_string();
-        nodestrap(command.replace("--out control-plane", &format!("--out {out}")).split_whitespace()).expect(0);
+        let spec = folder.path().join("control-plane.yaml").display().to_string();
+        let command =
+            command.replace("--out control-plane", &format!("--out {out}")).replace("control-plane.yaml", &spec);
+        nodestrap(command.split_whitespace()).expect(0);
         Self(folder)
     }
 

@@ -1,5 +1,6 @@
 //! Finds and reads the bundle that was delivered to this node: itself, or by a stub that says where it lies.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,7 +41,15 @@ pub enum BundleSourceError {
 impl BundleSourceError {
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Absent { .. } | Self::Read(_) | Self::Broken { .. } => ErrorClass::WrongInput,
+            Self::Absent { .. } | Self::Broken { .. } => ErrorClass::WrongInput,
+            Self::Read(error) => match error.source.kind() {
+                // Something is there that no bundle can be.
+                ErrorKind::FileTooLarge
+                | ErrorKind::InvalidInput
+                | ErrorKind::IsADirectory
+                | ErrorKind::NotADirectory => ErrorClass::WrongInput,
+                _ => ErrorClass::NeedsOperator,
+            },
             Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. }) => ErrorClass::WrongInput,
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
