@@ -3,8 +3,8 @@
 //! Nothing later asks the machine for configuration. Facts that a plan may depend on are kept apart from those that
 //! change from boot to boot, so that the plan's digest survives a reboot.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud::{Metadata, Said};
@@ -102,19 +102,23 @@ fn note(name: String, fact: &serde_json::Value) -> Option<FactNote> {
     Some(FactNote { name, value: value.chars().take(LONGEST_NOTE).collect(), source })
 }
 
-/// Reads every source at the same time; the first failure names its fact.
+/// Reads the disk and asks the platform at the same time; the first failure names its fact. What lies on the disk is read one
+/// after the other: a thread for each would take longer to start than to read.
 pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
-    let machine = &host.machine;
-    let os = ask("the operating system", machine, |machine| {
+    let mut machine = Questions::of(&host.machine);
+    let mut platform = Questions::of(&host.platform);
+    let said = platform.ask("the platform", |platform| Ok(platform.metadata(&|_| {})));
+    platform.begin();
+    let os = machine.ask("the operating system", |machine| {
         let release = machine.os_release()?;
         let variant = release.keys.get("VARIANT_ID").cloned().unwrap_or_default();
         let os = Os { id: release.id, version: release.version_id, variant, name: release.pretty_name };
         Ok(Fact { value: os, source: "os-release".to_owned() })
     });
-    let hostname = ask("the host name", machine, |machine| {
+    let hostname = machine.ask("the host name", |machine| {
         Ok(Fact { value: machine.hostname()?, source: "the kernel, or /etc/hostname".to_owned() })
     });
-    let machine_id = ask("the machine id", machine, |machine| {
+    let machine_id = machine.ask("the machine id", |machine| {
         let value = match machine.machine_id()? {
             MachineId::Known(id) => id,
             // systemd writes it at the end of the first boot's early phase; a plan does not hang on it.
@@ -122,18 +126,17 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
         };
         Ok(Fact { value, source: "/etc/machine-id".to_owned() })
     });
-    let boot_id = ask("the boot id", machine, |machine| {
+    let boot_id = machine.ask("the boot id", |machine| {
         Ok(Fact { value: machine.boot_id()?.0, source: "/proc/sys/kernel/random/boot_id".to_owned() })
     });
-    let cpus = ask("the processors", machine, |machine| {
+    let cpus = machine.ask("the processors", |machine| {
         Ok(Fact { value: machine.cpus()?, source: "/sys/devices/system/cpu/online".to_owned() })
     });
-    let memory = ask("the memory", machine, |machine| {
-        Ok(Fact { value: machine.memory_bytes()?, source: "/proc/meminfo".to_owned() })
-    });
-    let platform = ask("the platform", &host.platform, |platform| Ok(platform.metadata(&|_| {})));
+    let memory = machine
+        .ask("the memory", |machine| Ok(Fact { value: machine.memory_bytes()?, source: "/proc/meminfo".to_owned() }));
+    machine.begin();
 
-    let said = platform.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
+    let said = said.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
     let Metadata { platform, instance_id, instance_type, local_ipv4, region, zone } = said;
     Ok(Facts {
         os: os.wait()?,
@@ -159,30 +162,49 @@ impl From<Said> for Fact<String> {
 
 type Answer<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A question under way on its own thread.
+/// A question whose answer is on its way.
 struct Question<T> {
     fact: &'static str,
     answer: mpsc::Receiver<Answer<T>>,
 }
 
-fn ask<S, T, F>(fact: &'static str, source: &Arc<S>, read: F) -> Question<T>
-where
-    S: ?Sized + Send + Sync + 'static,
-    T: Send + 'static,
-    F: Fn(&Arc<S>) -> Answer<T> + Copy + Send + 'static,
-{
-    let (sender, answer) = mpsc::channel();
-    let source = Arc::clone(source);
-    // A thread that is stuck in a dead disk cannot be stopped, only left behind: the process ends soon after.
-    let answering = {
-        let (sender, source) = (sender.clone(), Arc::clone(&source));
-        std::thread::Builder::new().spawn(move || drop(sender.send(read(&source))))
-    };
-    if answering.is_err() {
-        // No thread to spare: slower, but asked all the same.
-        drop(sender.send(read(&source)));
+/// Questions to one source, answered in this order on a thread of their own.
+struct Questions<S: ?Sized> {
+    source: Arc<S>,
+    readers: Vec<Box<dyn FnOnce(&Arc<S>) + Send>>,
+}
+
+impl<S: ?Sized + Send + Sync + 'static> Questions<S> {
+    fn of(source: &Arc<S>) -> Self {
+        Self { source: Arc::clone(source), readers: Vec::new() }
     }
-    Question { fact, answer }
+
+    fn ask<T, F>(&mut self, fact: &'static str, read: F) -> Question<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Arc<S>) -> Answer<T> + Send + 'static,
+    {
+        let (sender, answer) = mpsc::channel();
+        self.readers.push(Box::new(move |source| drop(sender.send(read(source)))));
+        Question { fact, answer }
+    }
+
+    /// A thread that is stuck in a dead disk cannot be stopped, only left behind: the process ends soon after.
+    fn begin(self) {
+        let Self { source, readers } = self;
+        let readers = Arc::new(Mutex::new(readers));
+        let answer_all = {
+            let readers = Arc::clone(&readers);
+            move || {
+                let readers = std::mem::take(&mut *readers.lock().unwrap_or_else(PoisonError::into_inner));
+                readers.into_iter().for_each(|read| read(&source));
+            }
+        };
+        if std::thread::Builder::new().spawn(answer_all.clone()).is_err() {
+            // No thread to spare: slower, but asked all the same.
+            answer_all();
+        }
+    }
 }
 
 impl<T> Question<T> {
