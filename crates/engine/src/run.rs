@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::{
     course::{Course, Job, News, Setting, What, Work, failed_run, outline},
+    digest::Digest,
     events::{Event, EventKind, RunOutcome},
     execute::{Clock, Executor, History, StepContext, StepError},
     graph::Graph,
@@ -63,13 +64,15 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
     pub fn run(self) -> Report {
         let Self { plan, executor, journal, clock, jitter, retry, sink, workers, boot_id } = self;
         let ledger = Ledger::new(journal, sink, clock);
-        PlannedRun { plan, executor, jitter, retry, workers }.run(ledger, clock, boot_id)
+        PlannedRun { plan, digest: plan.digest(), executor, jitter, retry, workers }.run(ledger, clock, boot_id)
     }
 }
 
 /// What a run needs besides what its [`crate::Opening`] has.
 pub struct PlannedRun<'a, A> {
     pub plan: &'a Plan<A>,
+    /// Of that plan; who has it already need not have it computed again.
+    pub digest: Digest,
     pub executor: &'a dyn Executor<A>,
     pub jitter: &'a dyn Jitter,
     pub retry: RetryPolicy,
@@ -78,8 +81,7 @@ pub struct PlannedRun<'a, A> {
 
 impl<A: Serialize + Sync> PlannedRun<'_, A> {
     pub(crate) fn run<S: LogStore>(self, mut ledger: Ledger<'_, S>, clock: &dyn Clock, boot_id: &str) -> Report {
-        let Self { plan, executor, jitter, retry, workers } = self;
-        let digest = plan.digest();
+        let Self { plan, digest, executor, jitter, retry, workers } = self;
         let started = EventKind::RunStarted { plan: digest.clone(), boot_id: boot_id.to_owned(), steps: outline(plan) };
         let done = ledger.history(&digest);
         let reboots = Reboots::from_events(ledger.earlier_events(), &digest, boot_id);

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening, Plan,
-    PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepError, StepId,
+    Clock, Condition, Digest, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening,
+    Plan, PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepError, StepId,
     Timestamp, Workers,
 };
 use host::disk::{Disk, DiskError};
@@ -119,8 +119,9 @@ pub fn preview(
     clock: &dyn Clock,
 ) -> Result<Vec<Preview>, SessionError> {
     let (journal, _) = Journal::open(JournalSnapshot::load(host.disk.as_ref()))?;
-    let executor = executor(host, bundle, plan, clock, &Past::of(journal.events()));
-    let done = journal.history(&plan.digest());
+    let digest = plan.digest();
+    let done = journal.history(&digest);
+    let executor = executor(host, bundle, digest, clock, &Past::of(journal.events()));
     let look = |step: &Step<Action>| {
         let history = History { done_before: done.contains(&step.id) };
         Preview { step: step.id.clone(), condition: executor.check(step, &history) }
@@ -158,7 +159,7 @@ impl Past {
 fn executor<'a>(
     host: &'a NodeHost,
     bundle: &'a Bundle,
-    plan: &Plan<Action>,
+    plan: Digest,
     clock: &'a dyn Clock,
     past: &Past,
 ) -> NodeExecutor<'a> {
@@ -169,7 +170,7 @@ fn executor<'a>(
         units: host.units.as_ref(),
         snaps: host.snaps.as_ref(),
         bundle,
-        plan: plan.digest(),
+        plan,
         ownership: host.ownership,
         clock,
         files_are_as_planned: AtomicBool::new(false),
@@ -292,9 +293,11 @@ fn converge(
         return give_up(opening, GATHER_FACTS, error, bundle);
     }
     opening.facts(facts.notes());
-    let executor = executor(host, &bundle, plan, surroundings.clock, &past);
+    let digest = plan.digest();
+    let executor = executor(host, &bundle, digest.clone(), surroundings.clock, &past);
     let report = opening.run(PlannedRun {
         plan,
+        digest,
         executor: &executor,
         jitter: surroundings.jitter,
         retry: RetryPolicy::default(),
