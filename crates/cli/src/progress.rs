@@ -120,7 +120,7 @@ impl ProgressView {
     }
 
     fn enter(&self, socket: &JournalSocket, event: &Event) {
-        let Some(line) = describe(event) else { return };
+        let Some(line) = self.describe(event) else { return };
         let entry = Entry::of(event);
         let (plan, priority) = (self.plan.borrow(), (entry.priority as u8).to_string());
         let mut fields = vec![

@@ -14,8 +14,8 @@ use crate::support::{PATIENCE, lab, node, tree, user_data};
 /// steps run on several: these are few enough to be reached whichever thread does the work, and the test checks that.
 const POINTS: [(&str, u32); 10] = [
     ("mkdirat", 1),   // the lock's folder: nothing is done yet
-    ("unlinkat", 1),  // the first file is about to be staged
-    ("unlinkat", 10), // the last one
+    ("openat", 2),    // before the first file is staged
+    ("openat", 9),    // in the middle of them
     ("syncfs", 1),    // all staged, nothing durable
     ("renameat", 1),  // durable, nothing switched
     ("renameat", 10), // all but one switched
