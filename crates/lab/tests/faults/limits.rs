@@ -166,7 +166,7 @@ fn a_file_system_that_turns_read_only_in_the_middle_stops_the_run_with_the_reaso
     let folder = tempfile::tempdir().unwrap();
     let bundles = Bundles::render();
     let wanted = reference(folder.path(), &bundles);
-    for (call, number) in [("unlinkat", 5), ("syncfs", 1), ("renameat", 1), ("renameat", 4), ("syncfs", 2)] {
+    for (call, number) in [("mkdirat", 6), ("syncfs", 1), ("renameat", 1), ("renameat", 4), ("syncfs", 2)] {
         let case = format!("read-only at {call} {number}");
         let disk = SmallDisk::mount(&folder.path().join("disk"), "size=16m");
         let machine = Machine::create(&disk.at, &bundles.first);
