@@ -24,6 +24,8 @@ class Service(http.server.BaseHTTPRequestHandler):
     """IMDSv2, as far as it is asked; connections stay open."""
 
     protocol_version = "HTTP/1.1"
+    # One segment for each answer, as real services send them; else the kernel holds the second one back for 40 ms.
+    wbufsize = 65536
     asked = []
 
     def do_PUT(self):

@@ -54,7 +54,7 @@ CLUSTER = {
     "cluster_dns": ["10.96.0.10"],
     "cluster_domain": "cluster.local",
     "modules": ["br_netfilter", "overlay"],
-    "sysctls": [("-net.ipv4.ip_forward", 1)],
+    "sysctls": [("net.ipv4.ip_forward", 1)],
     "kubelet": "/usr/bin/kubelet",
     "nodestrap": "/usr/bin/nodestrap",
     "runtime_unit": "containerd.service",
