@@ -168,10 +168,13 @@ struct Question<T> {
     answer: mpsc::Receiver<Answer<T>>,
 }
 
+/// Reads one fact and sends it to who asked.
+type Reader<S> = Box<dyn FnOnce(&Arc<S>) + Send>;
+
 /// Questions to one source, answered in this order on a thread of their own.
 struct Questions<S: ?Sized> {
     source: Arc<S>,
-    readers: Vec<Box<dyn FnOnce(&Arc<S>) + Send>>,
+    readers: Vec<Reader<S>>,
 }
 
 impl<S: ?Sized + Send + Sync + 'static> Questions<S> {
