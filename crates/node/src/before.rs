@@ -176,7 +176,7 @@ impl Wanted<'_> {
     fn extend(&self, mut record: Record) -> Result<Record, BeforeError> {
         let known = (record.files.len(), record.gates.len());
         for file in &self.bundle.files {
-            self.extend_file(&mut record, &file.path, Some(&file.sha256()))?;
+            self.extend_file(&mut record, &file.path, Some(file.sha256()))?;
         }
         if let Some(path) = cni_config(self.bundle) {
             self.extend_file(&mut record, &path, None)?;

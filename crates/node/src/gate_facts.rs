@@ -139,5 +139,5 @@ fn max_pods(bundle: &Bundle, facts: &Facts) -> Result<String, Refusal> {
 }
 
 pub(crate) fn content<'b>(bundle: &'b Bundle, path: &str) -> Option<&'b [u8]> {
-    bundle.files.iter().find(|file| file.path == path).map(|file| file.content.as_slice())
+    bundle.files.iter().find(|file| file.path == path).map(|file| &*file.content)
 }

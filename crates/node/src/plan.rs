@@ -196,7 +196,7 @@ fn planned_file(file: &File) -> PlannedFile {
     PlannedFile {
         path: file.path.clone(),
         mode: format!("{:04o}", file.mode),
-        sha256: file.sha256(),
+        sha256: file.sha256().to_owned(),
         secret: file.secrecy == Secrecy::Secret,
     }
 }

@@ -169,7 +169,7 @@ fn other_kind(stat: &Stat) -> Option<String> {
 fn verify_content(disk: &dyn Disk, file: &File, stat: &Stat) -> Result<Option<Finding>, DiskError> {
     let limit = COMPARED_BYTES.max(file.content.len() as u64);
     let found = if stat.size <= limit { disk.read(Path::new(&file.path), limit)? } else { None };
-    if found.as_ref() == Some(&file.content) {
+    if found.as_deref() == Some(&*file.content) {
         return Ok(None);
     }
     let bytes = |count: u64| format!("{count} bytes");

@@ -98,7 +98,7 @@ fn eksctls_node_of_ubuntu_ends_in_the_same_tree_whatever_crashes() {
 /// Thousands of runs would spend their time with the hundreds of instance types.
 fn with_a_short_map(mut bundle: Bundle) -> Bundle {
     let map = bundle.files.iter_mut().find(|file| file.path == render::MAX_PODS_MAP_PATH).expect("there is one");
-    map.content = b"m5.large 29\n".to_vec();
+    map.content = b"m5.large 29\n".into();
     bundle
 }
 
@@ -223,7 +223,7 @@ fn a_changed_bundle_shuts_the_gate_before_it_changes_the_first_file() {
     let old = bundle();
     let mut new = old.clone();
     let config = new.files.iter_mut().find(|file| file.path.ends_with("kubelet.yaml")).expect("there is one");
-    config.content.extend_from_slice(b"# changed\n");
+    config.content = [&config.content[..], b"# changed\n"].concat().into();
     let node = FakeNode::new(&old);
     expect_converged(&node.apply(&old, 0).expect("runs"), "old");
     let before = node.disk.operations();

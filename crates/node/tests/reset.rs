@@ -112,7 +112,7 @@ fn the_oldest_original_stays_through_many_bundles() {
     let first = bundle();
     let mut second = first.clone();
     for file in &mut second.files {
-        file.content.extend_from_slice(b"# second\n");
+        file.content = [&file.content[..], b"# second\n"].concat().into();
     }
     let node = used(&first);
     let before = tree(&node);

@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use data_encoding::HEXLOWER;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use serde::Deserialize;
 
+use crate::content::Content;
 pub use crate::error::BundleError;
 
 /// Where a delivery puts the bundle on the node.
@@ -44,7 +43,7 @@ pub struct Bundle {
 }
 
 /// What a bundle was made for; a node compares it with what it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeKind {
     pub role: String,
@@ -54,7 +53,7 @@ pub struct NodeKind {
 }
 
 /// A unit of the user's that runs at a named point; its file is among the bundle's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hook {
     pub name: String,
@@ -66,20 +65,20 @@ pub struct Hook {
 }
 
 /// Where the container runtime comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Runtime {
     pub name: String,
     /// As the spec names it, such as `preinstalled`.
     pub source: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub archive: Option<Archive>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub package: Option<Package>,
 }
 
 /// Something to download, from mirrors in the order in which they are tried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Archive {
     pub urls: Vec<String>,
@@ -87,7 +86,7 @@ pub struct Archive {
 }
 
 /// A package of the distribution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Package {
     pub name: String,
@@ -100,7 +99,7 @@ pub struct File {
     pub path: String,
     pub mode: u32,
     pub secrecy: Secrecy,
-    pub content: Vec<u8>,
+    pub content: Content,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +109,15 @@ pub enum Secrecy {
     Secret,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Unit {
     pub name: String,
     pub start: Start,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Start {
     /// Enabled, started, and waited for, before the gate opens.
     BeforeGate,
@@ -127,16 +128,19 @@ pub enum Start {
 }
 
 /// The file without which the kubelet does not start; written last.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Gate {
     pub path: String,
     pub environment: BTreeMap<String, String>,
     /// Variables that only the node can fill in, such as `NODE_IP`.
+    #[serde(default)]
     pub facts: Vec<String>,
 }
 
 /// What `status` needs to tell why a node has not joined; paths on the node, no secrets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Join {
     pub api_server: String,
     pub bootstrap_kubeconfig: String,
@@ -145,27 +149,28 @@ pub struct Join {
     pub client_certificate: String,
     pub kubelet_unit: String,
     /// `None`: the host name, as the kubelet registers it.
+    #[serde(default)]
     pub node_name: Option<String>,
 }
 
 impl File {
     /// Mode 0644.
-    pub(crate) fn public(path: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn public(path: impl Into<String>, content: impl Into<Content>) -> Self {
         Self { path: path.into(), mode: 0o644, secrecy: Secrecy::Public, content: content.into() }
     }
 
-    pub(crate) fn secret(path: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn secret(path: impl Into<String>, content: impl Into<Content>) -> Self {
         Self { path: path.into(), mode: 0o600, secrecy: Secrecy::Secret, content: content.into() }
     }
 
     /// Under systemd's folder for what the administrator of a machine adds.
-    pub(crate) fn unit(name: &str, content: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn unit(name: &str, content: impl Into<Content>) -> Self {
         Self::public(["/etc/systemd/system/", name].concat(), content)
     }
 
     /// Lower-case hexadecimal SHA-256 of the content.
-    pub fn sha256(&self) -> String {
-        sha256_hex(&self.content)
+    pub fn sha256(&self) -> &str {
+        self.content.sha256()
     }
 }
 
@@ -189,18 +194,14 @@ impl Part {
     }
 }
 
-/// The content is left out, secret or not: a bundle is printed to tell which files there are.
+/// With the mode as people write it.
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File")
             .field("path", &self.path)
             .field("mode", &format_args!("{:04o}", self.mode))
             .field("secrecy", &self.secrecy)
-            .field("size", &self.content.len())
-            .finish_non_exhaustive()
+            .field("content", &self.content)
+            .finish()
     }
-}
-
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(bytes))
 }

@@ -4,17 +4,19 @@
 //! Both state the digest, so that any change after rendering is noticed when they are read.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use data_encoding::BASE64;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::bundle::{
-    API_VERSION, Bundle, File, Gate, Hook, Join, MAX_BUNDLE_BYTES, NodeKind, Runtime, Secrecy, Start, Unit,
+    API_VERSION, Archive, Bundle, File, Gate, Hook, Join, MAX_BUNDLE_BYTES, NodeKind, Package, Runtime, Secrecy, Start,
+    Unit,
 };
 use crate::check::{octal, validate_bundle, validate_path};
+use crate::content::Content;
 use crate::error::BundleError;
-use crate::manifest::{self, Seal};
+use crate::json::{Layout, Writer};
+use crate::manifest;
 
 pub(crate) const KIND: &str = "Bundle";
 const MANIFEST_MODE: u32 = 0o644;
@@ -22,97 +24,43 @@ const MANIFEST_MODE: u32 = 0o644;
 /// More than any file's entry needs besides the content.
 const ENTRY_BYTES: usize = 512;
 
-/// serde_json fails on keys that are no strings and on types that refuse to be serialised.
-pub(crate) const ALWAYS_JSON: &str = "a document has string keys and plain types only";
-
-/// The document in the order in which people want to read it. What is written borrows from the bundle.
-#[derive(Serialize, Deserialize)]
+/// As it is read; written by [`write_document`].
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Document<'a> {
-    #[serde(borrow)]
-    api_version: Cow<'a, str>,
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    digest: Cow<'a, str>,
-    #[serde(borrow)]
-    cluster: Cow<'a, str>,
-    #[serde(borrow)]
-    group: Cow<'a, str>,
-    #[serde(borrow)]
-    kubernetes_version: Cow<'a, str>,
-    node: Cow<'a, NodeKind>,
-    required_programs: Cow<'a, [String]>,
-    #[serde(borrow)]
-    units: Vec<UnitEntry<'a>>,
-    #[serde(default, skip_serializing_if = "<[Hook]>::is_empty")]
-    hooks: Cow<'a, [Hook]>,
-    runtime: Cow<'a, Runtime>,
-    #[serde(borrow)]
-    gate: GateEntry<'a>,
-    #[serde(borrow)]
-    join: JoinEntry<'a>,
+    #[serde(rename = "apiVersion")]
+    _api_version: serde::de::IgnoredAny,
+    #[serde(rename = "kind")]
+    _kind: serde::de::IgnoredAny,
+    digest: String,
+    cluster: String,
+    group: String,
+    kubernetes_version: String,
+    node: NodeKind,
+    required_programs: Vec<String>,
+    units: Vec<Unit>,
+    #[serde(default)]
+    hooks: Vec<Hook>,
+    runtime: Runtime,
+    gate: Gate,
+    join: Join,
     #[serde(borrow)]
     files: Vec<FileEntry<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct UnitEntry<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    start: StartEntry,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum StartEntry {
-    BeforeGate,
-    AfterGate,
-    ByOthers,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct GateEntry<'a> {
-    #[serde(borrow)]
-    path: Cow<'a, str>,
-    environment: Cow<'a, BTreeMap<String, String>>,
-    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
-    facts: Cow<'a, [String]>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct JoinEntry<'a> {
-    #[serde(borrow)]
-    api_server: Cow<'a, str>,
-    #[serde(borrow)]
-    bootstrap_kubeconfig: Cow<'a, str>,
-    #[serde(borrow)]
-    kubeconfig: Cow<'a, str>,
-    #[serde(borrow)]
-    client_certificate: Cow<'a, str>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    node_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    kubelet_unit: Cow<'a, str>,
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FileEntry<'a> {
-    #[serde(borrow)]
-    path: Cow<'a, str>,
+    path: String,
     #[serde(borrow)]
     mode: Cow<'a, str>,
     secret: bool,
     #[serde(borrow)]
     sha256: Cow<'a, str>,
     size: u64,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default)]
     content: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default)]
     content_base64: Option<Cow<'a, str>>,
 }
 
@@ -133,40 +81,40 @@ enum Contents {
 impl Bundle {
     /// Canonical JSON (sorted keys, no white space) of everything but the contents, which stand as SHA-256.
     pub fn manifest_json(&self) -> String {
-        let hashes: Vec<String> = self.files.iter().map(File::sha256).collect();
-        String::from_utf8_lossy(&manifest::canonical(self, &hashes)).into_owned()
+        manifest::canonical(self)
     }
 
     /// `sha256:` and the SHA-256 of [`Bundle::manifest_json`].
     pub fn digest(&self) -> String {
-        Seal::of(self).digest
+        manifest::digest(self)
     }
 
     /// The self-contained file. It holds secrets: write it with mode 0600.
     pub fn to_json(&self) -> String {
-        self.to_json_with(&Seal::of(self))
+        self.to_json_with(&self.digest())
     }
 
-    /// The same, with a seal that is at hand already.
-    pub(crate) fn to_json_with(&self, seal: &Seal) -> String {
-        pretty(&document(self, seal, Contents::Inside))
+    /// The same, with a digest that is at hand already.
+    pub(crate) fn to_json_with(&self, digest: &str) -> String {
+        write_document(self, digest, Contents::Inside)
     }
 
     /// Reads what [`Bundle::to_json`] wrote. Anything else is refused, never repaired.
     pub fn parse(bytes: &[u8]) -> Result<Self, BundleError> {
         read(bytes, |entry| match (&entry.content, &entry.content_base64) {
-            (Some(text), None) => Ok(text.as_bytes().to_vec()),
+            (Some(text), None) => Ok(text.as_bytes().into()),
             (None, Some(encoded)) => {
-                BASE64.decode(encoded.as_bytes()).map_err(|_| BundleError::Content { path: entry.path.to_string() })
+                let bytes = BASE64.decode(encoded.as_bytes());
+                bytes.map(Content::from).map_err(|_| BundleError::Content { path: entry.path.clone() })
             }
-            _ => Err(BundleError::Content { path: entry.path.to_string() }),
+            _ => Err(BundleError::Content { path: entry.path.clone() }),
         })
     }
 
     /// The folder form as relative path, mode and content: `manifest.json`, then `root/…` in order of path.
     pub fn to_folder(&self) -> Vec<(String, u32, Vec<u8>)> {
-        let manifest = pretty(&document(self, &Seal::of(self), Contents::Beside)).into_bytes();
-        let files = self.files.iter().map(|file| (format!("root{}", file.path), file.mode, file.content.clone()));
+        let manifest = write_document(self, &self.digest(), Contents::Beside).into_bytes();
+        let files = self.files.iter().map(|file| (format!("root{}", file.path), file.mode, file.content.to_vec()));
         std::iter::once(("manifest.json".to_owned(), MANIFEST_MODE, manifest)).chain(files).collect()
     }
 
@@ -178,11 +126,12 @@ impl Bundle {
     ) -> Result<Self, BundleError> {
         read(manifest, |entry| {
             if entry.content.is_some() || entry.content_base64.is_some() {
-                return Err(BundleError::Content { path: entry.path.to_string() });
+                return Err(BundleError::Content { path: entry.path.clone() });
             }
             validate_path(&entry.path)?;
             read_content(&format!("root{}", entry.path))
-                .ok_or_else(|| BundleError::MissingFile { path: entry.path.to_string() })
+                .map(Content::from)
+                .ok_or_else(|| BundleError::MissingFile { path: entry.path.clone() })
         })
     }
 
@@ -195,61 +144,120 @@ impl Bundle {
     }
 }
 
-fn document<'a>(bundle: &'a Bundle, seal: &'a Seal, contents: Contents) -> Document<'a> {
-    let text = |text: &'a String| Cow::Borrowed(text.as_str());
-    Document {
-        api_version: API_VERSION.into(),
-        kind: KIND.into(),
-        digest: text(&seal.digest),
-        cluster: text(&bundle.cluster),
-        group: text(&bundle.group),
-        kubernetes_version: text(&bundle.kubernetes_version),
-        node: Cow::Borrowed(&bundle.kind),
-        required_programs: Cow::Borrowed(&bundle.required_programs),
-        units: bundle
-            .units
-            .iter()
-            .map(|unit| UnitEntry { name: text(&unit.name), start: StartEntry::from(unit.start) })
-            .collect(),
-        hooks: Cow::Borrowed(&bundle.hooks),
-        runtime: Cow::Borrowed(&bundle.runtime),
-        gate: GateEntry {
-            path: text(&bundle.gate.path),
-            environment: Cow::Borrowed(&bundle.gate.environment),
-            facts: Cow::Borrowed(&bundle.gate.facts),
-        },
-        join: JoinEntry {
-            api_server: text(&bundle.join.api_server),
-            bootstrap_kubeconfig: text(&bundle.join.bootstrap_kubeconfig),
-            kubeconfig: text(&bundle.join.kubeconfig),
-            client_certificate: text(&bundle.join.client_certificate),
-            node_name: bundle.join.node_name.as_ref().map(text),
-            kubelet_unit: text(&bundle.join.kubelet_unit),
-        },
-        files: bundle.files.iter().zip(&seal.files).map(|(file, hash)| file_entry(file, hash, contents)).collect(),
+/// In the order in which people want to read it.
+fn write_document(bundle: &Bundle, digest: &str, contents: Contents) -> String {
+    // A little more than is mostly needed: a fleet keeps thousands of these in memory.
+    let expected = bundle.files.iter().fold(2048, |sum, file| sum + file.content.len() * 17 / 16 + 200);
+    let mut writer = Writer::new(Layout::Indented, String::with_capacity(expected));
+    writer.object(|writer| {
+        writer.name("apiVersion").string(API_VERSION);
+        writer.name("kind").string(KIND);
+        writer.name("digest").string(digest);
+        writer.name("cluster").string(&bundle.cluster);
+        writer.name("group").string(&bundle.group);
+        writer.name("kubernetesVersion").string(&bundle.kubernetes_version);
+        writer.name("node").object(|writer| write_kind(writer, &bundle.kind));
+        writer.name("requiredPrograms").strings(&bundle.required_programs);
+        writer.name("units").list(&bundle.units, |writer, unit| {
+            writer.object(|writer| {
+                writer.name("name").string(&unit.name);
+                writer.name("start").string(start_name(unit.start));
+            });
+        });
+        if !bundle.hooks.is_empty() {
+            writer.name("hooks").list(&bundle.hooks, write_hook);
+        }
+        writer.name("runtime").object(|writer| write_runtime(writer, &bundle.runtime));
+        writer.name("gate").object(|writer| write_gate(writer, &bundle.gate));
+        writer.name("join").object(|writer| write_join(writer, &bundle.join));
+        writer.name("files").list(&bundle.files, |writer, file| write_file(writer, file, contents));
+    });
+    let mut text = writer.finish();
+    text.push('\n');
+    text
+}
+
+fn write_kind(writer: &mut Writer, kind: &NodeKind) {
+    writer.name("role").string(&kind.role);
+    writer.name("os").string(&kind.os);
+    writer.name("provider").string(&kind.provider);
+    writer.name("layout").string(&kind.layout);
+}
+
+fn write_hook(writer: &mut Writer, hook: &Hook) {
+    writer.object(|writer| {
+        writer.name("name").string(&hook.name);
+        writer.name("slot").string(&hook.slot);
+        writer.name("unit").string(&hook.unit);
+        writer.name("timeoutSeconds").number(hook.timeout_seconds);
+        writer.name("required").flag(hook.required);
+    });
+}
+
+fn write_runtime(writer: &mut Writer, runtime: &Runtime) {
+    writer.name("name").string(&runtime.name);
+    writer.name("source").string(&runtime.source);
+    if let Some(Archive { urls, sha256 }) = &runtime.archive {
+        writer.name("archive").object(|writer| {
+            writer.name("urls").strings(urls);
+            writer.name("sha256").string(sha256);
+        });
+    }
+    if let Some(Package { name, version }) = &runtime.package {
+        writer.name("package").object(|writer| {
+            writer.name("name").string(name);
+            writer.name("version").string(version);
+        });
     }
 }
 
-fn file_entry<'a>(file: &'a File, sha256: &'a str, contents: Contents) -> FileEntry<'a> {
-    let (content, content_base64) = match (contents, std::str::from_utf8(&file.content)) {
-        (Contents::Beside, _) => (None, None),
-        (Contents::Inside, Ok(text)) => (Some(text.into()), None),
-        (Contents::Inside, Err(_)) => (None, Some(BASE64.encode(&file.content).into())),
-    };
-    FileEntry {
-        path: file.path.as_str().into(),
-        mode: octal(file.mode),
-        secret: file.secrecy == Secrecy::Secret,
-        sha256: sha256.into(),
-        size: file.content.len() as u64,
-        content,
-        content_base64,
+fn write_gate(writer: &mut Writer, gate: &Gate) {
+    writer.name("path").string(&gate.path);
+    writer.name("environment").object(|writer| {
+        gate.environment.iter().for_each(|(name, value)| writer.name(name).string(value));
+    });
+    if !gate.facts.is_empty() {
+        writer.name("facts").strings(&gate.facts);
+    }
+}
+
+fn write_join(writer: &mut Writer, join: &Join) {
+    writer.name("apiServer").string(&join.api_server);
+    writer.name("bootstrapKubeconfig").string(&join.bootstrap_kubeconfig);
+    writer.name("kubeconfig").string(&join.kubeconfig);
+    writer.name("clientCertificate").string(&join.client_certificate);
+    if let Some(name) = &join.node_name {
+        writer.name("nodeName").string(name);
+    }
+    writer.name("kubeletUnit").string(&join.kubelet_unit);
+}
+
+fn write_file(writer: &mut Writer, file: &File, contents: Contents) {
+    writer.object(|writer| {
+        writer.name("path").string(&file.path);
+        writer.name("mode").string(&octal(file.mode));
+        writer.name("secret").flag(file.secrecy == Secrecy::Secret);
+        writer.name("sha256").string(file.sha256());
+        writer.name("size").number(file.content.len() as u64);
+        if contents == Contents::Inside {
+            let field = if file.content.text().is_some() { "content" } else { "contentBase64" };
+            writer.name(field).raw(file.content.json());
+        }
+    });
+}
+
+/// As [`Start`] is read.
+pub(crate) fn start_name(start: Start) -> &'static str {
+    match start {
+        Start::BeforeGate => "beforeGate",
+        Start::AfterGate => "afterGate",
+        Start::ByOthers => "byOthers",
     }
 }
 
 fn read(
     bytes: &[u8],
-    mut content: impl FnMut(&FileEntry<'_>) -> Result<Vec<u8>, BundleError>,
+    mut content: impl FnMut(&FileEntry<'_>) -> Result<Content, BundleError>,
 ) -> Result<Bundle, BundleError> {
     limit(bytes.len())?;
     let header: Header = serde_json::from_slice(bytes).map_err(syntax)?;
@@ -267,7 +275,7 @@ fn read(
             mode: parse_mode(&entry)?,
             secrecy: if entry.secret { Secrecy::Secret } else { Secrecy::Public },
             content: content(&entry)?,
-            path: entry.path.into_owned(),
+            path: entry.path,
         };
         total += file.content.len();
         limit(total)?;
@@ -275,45 +283,30 @@ fn read(
         if actual != entry.size {
             return Err(BundleError::Size { path: file.path, stated: entry.size, actual });
         }
-        let actual = file.sha256();
-        if actual != entry.sha256 {
-            return Err(BundleError::FileDigest { path: file.path, stated: entry.sha256.into_owned(), actual });
+        if file.sha256() != entry.sha256 {
+            let (stated, actual) = (entry.sha256.into_owned(), file.sha256().to_owned());
+            return Err(BundleError::FileDigest { path: file.path, stated, actual });
         }
         files.push(file);
     }
     let bundle = Bundle {
-        cluster: document.cluster.into_owned(),
-        group: document.group.into_owned(),
-        kubernetes_version: document.kubernetes_version.into_owned(),
-        kind: document.node.into_owned(),
-        required_programs: document.required_programs.into_owned(),
+        cluster: document.cluster,
+        group: document.group,
+        kubernetes_version: document.kubernetes_version,
+        kind: document.node,
+        required_programs: document.required_programs,
         files,
-        units: document
-            .units
-            .into_iter()
-            .map(|unit| Unit { name: unit.name.into_owned(), start: unit.start.into() })
-            .collect(),
-        hooks: document.hooks.into_owned(),
-        runtime: document.runtime.into_owned(),
-        gate: Gate {
-            path: document.gate.path.into_owned(),
-            environment: document.gate.environment.into_owned(),
-            facts: document.gate.facts.into_owned(),
-        },
-        join: Join {
-            api_server: document.join.api_server.into_owned(),
-            bootstrap_kubeconfig: document.join.bootstrap_kubeconfig.into_owned(),
-            kubeconfig: document.join.kubeconfig.into_owned(),
-            client_certificate: document.join.client_certificate.into_owned(),
-            node_name: document.join.node_name.map(Cow::into_owned),
-            kubelet_unit: document.join.kubelet_unit.into_owned(),
-        },
+        units: document.units,
+        hooks: document.hooks,
+        runtime: document.runtime,
+        gate: document.gate,
+        join: document.join,
     };
     // The rules before the digest: what is wrong with a bundle written by hand is more use than that it was changed.
     validate_bundle(&bundle)?;
     let actual = bundle.digest();
     if actual != document.digest {
-        return Err(BundleError::Digest { stated: document.digest.into_owned(), actual });
+        return Err(BundleError::Digest { stated: document.digest, actual });
     }
     Ok(bundle)
 }
@@ -324,7 +317,7 @@ fn limit(bytes: usize) -> Result<(), BundleError> {
 
 fn parse_mode(entry: &FileEntry<'_>) -> Result<u32, BundleError> {
     let mode = u32::from_str_radix(&entry.mode, 8).ok().filter(|mode| octal(*mode) == entry.mode);
-    mode.ok_or_else(|| BundleError::Mode { path: entry.path.to_string(), mode: entry.mode.to_string() })
+    mode.ok_or_else(|| BundleError::Mode { path: entry.path.clone(), mode: entry.mode.to_string() })
 }
 
 fn wrong_api_version(found: String) -> BundleError {
@@ -362,33 +355,4 @@ fn syntax(error: serde_json::Error) -> BundleError {
         _ => "it is not JSON".to_owned(),
     };
     BundleError::Syntax { line: error.line(), column: error.column(), reason }
-}
-
-fn pretty(document: &Document<'_>) -> String {
-    // A little more than is mostly needed: a fleet keeps thousands of these in memory.
-    let expected = document.files.iter().fold(2048, |sum, file| sum + file.size as usize * 17 / 16 + 200);
-    let mut bytes = Vec::with_capacity(expected);
-    serde_json::to_writer_pretty(&mut bytes, document).expect(ALWAYS_JSON);
-    bytes.push(b'\n');
-    String::from_utf8(bytes).expect("JSON is text")
-}
-
-impl From<Start> for StartEntry {
-    fn from(start: Start) -> Self {
-        match start {
-            Start::BeforeGate => Self::BeforeGate,
-            Start::AfterGate => Self::AfterGate,
-            Start::ByOthers => Self::ByOthers,
-        }
-    }
-}
-
-impl From<StartEntry> for Start {
-    fn from(start: StartEntry) -> Self {
-        match start {
-            StartEntry::BeforeGate => Self::BeforeGate,
-            StartEntry::AfterGate => Self::AfterGate,
-            StartEntry::ByOthers => Self::ByOthers,
-        }
-    }
 }

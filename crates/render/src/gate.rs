@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::bundle::{Gate, sha256_hex};
+use crate::bundle::Gate;
+use crate::content::sha256_hex;
 
 /// Where the gate of a node lies; the kubelet's unit reads it, and the bootstrap unit is skipped once it is there.
 pub const GATE_PATH: &str = "/etc/kubernetes/kubelet.env";

@@ -1,97 +1,172 @@
 //! JSON whose bytes depend on the value alone.
 //!
-//! Keys are sorted here, because the order of serde_json's own map depends on features that other crates may turn on.
+//! [`Writer`] writes what it is told, in the order in which it is told; [`canonical`] and [`pretty`] sort the keys of a
+//! value, because the order of serde_json's own map depends on features that other crates may turn on.
+
+use std::fmt::Write as _;
 
 use serde_json::Value;
 
 /// White space between the parts of a document.
-#[derive(Clone, Copy)]
-enum Layout {
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Layout {
     Compact,
-    Indented { depth: usize },
+    /// By two spaces.
+    Indented,
 }
 
 /// Sorted keys, no white space.
 pub(crate) fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write(value, Layout::Compact, &mut text);
-    text
+    let mut writer = Writer::new(Layout::Compact, String::new());
+    writer.value(value);
+    writer.text
 }
 
 /// Sorted keys, two spaces of indentation, a newline at the end.
 pub(crate) fn pretty(value: &Value) -> String {
-    let mut text = String::new();
-    write(value, Layout::Indented { depth: 0 }, &mut text);
-    text.push('\n');
-    text
+    let mut writer = Writer::new(Layout::Indented, String::new());
+    writer.value(value);
+    writer.text.push('\n');
+    writer.text
 }
 
-fn write(value: &Value, layout: Layout, text: &mut String) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
-            sorted.sort_unstable_by_key(|(name, _)| *name);
-            text.push('{');
-            for (index, (name, value)) in sorted.into_iter().enumerate() {
-                separate(index, layout, text);
-                write_string(name, text);
-                text.push_str(if matches!(layout, Layout::Compact) { ":" } else { ": " });
-                write(value, layout.inner(), text);
+/// A document that is written without building a tree of it first: a fleet has thousands.
+pub(crate) struct Writer {
+    layout: Layout,
+    depth: usize,
+    /// Nothing stands yet in the innermost object or list.
+    is_empty: bool,
+    text: String,
+}
+
+impl Writer {
+    /// `text` is where the document goes, and may have room for it.
+    pub(crate) fn new(layout: Layout, text: String) -> Self {
+        Self { layout, depth: 0, is_empty: true, text }
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+
+    pub(crate) fn object(&mut self, fields: impl FnOnce(&mut Self)) {
+        self.within('{', '}', fields);
+    }
+
+    pub(crate) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
+        self.within('[', ']', |writer| {
+            for item in items {
+                writer.separate();
+                write(writer, item);
             }
-            layout.line_break(text);
-            text.push('}');
-        }
-        Value::Array(items) if !items.is_empty() => {
-            text.push('[');
-            for (index, item) in items.iter().enumerate() {
-                separate(index, layout, text);
-                write(item, layout.inner(), text);
+        });
+    }
+
+    /// The name of a field, whose value is written next.
+    pub(crate) fn name(&mut self, name: &str) -> &mut Self {
+        self.separate();
+        self.string(name);
+        self.text.push_str(if self.layout == Layout::Compact { ":" } else { ": " });
+        self
+    }
+
+    pub(crate) fn strings<'t>(&mut self, items: impl IntoIterator<Item = &'t String>) {
+        self.list(items, |writer, item| writer.string(item));
+    }
+
+    pub(crate) fn string(&mut self, string: &str) {
+        quote(string, &mut self.text);
+    }
+
+    pub(crate) fn flag(&mut self, flag: bool) {
+        self.text.push_str(if flag { "true" } else { "false" });
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        let _ = write!(self.text, "{number}");
+    }
+
+    /// What is JSON already.
+    pub(crate) fn raw(&mut self, json: &str) {
+        self.text.push_str(json);
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+                self.object(|writer| sorted.into_iter().for_each(|(name, value)| writer.name(name).value(value)));
             }
-            layout.line_break(text);
-            text.push(']');
-        }
-        Value::String(string) => write_string(string, text),
-        leaf => text.push_str(&leaf.to_string()),
-    }
-}
-
-/// Most strings need no escapes: those are copied as they stand.
-fn write_string(string: &str, text: &mut String) {
-    if string.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-        text.push_str(&Value::from(string).to_string());
-    } else {
-        text.push('"');
-        text.push_str(string);
-        text.push('"');
-    }
-}
-
-fn separate(index: usize, layout: Layout, text: &mut String) {
-    if index > 0 {
-        text.push(',');
-    }
-    layout.inner().line_break(text);
-}
-
-impl Layout {
-    fn inner(self) -> Self {
-        match self {
-            Self::Compact => Self::Compact,
-            Self::Indented { depth } => Self::Indented { depth: depth + 1 },
+            Value::Array(items) => self.list(items, Self::value),
+            Value::String(string) => self.string(string),
+            leaf => self.raw(&leaf.to_string()),
         }
     }
 
-    fn line_break(self, text: &mut String) {
-        if let Self::Indented { depth } = self {
-            text.push('\n');
-            text.extend(std::iter::repeat_n("  ", depth));
+    fn within(&mut self, open: char, close: char, inside: impl FnOnce(&mut Self)) {
+        self.text.push(open);
+        self.depth += 1;
+        self.is_empty = true;
+        inside(self);
+        self.depth -= 1;
+        if !self.is_empty {
+            self.line_break();
+        }
+        self.is_empty = false;
+        self.text.push(close);
+    }
+
+    fn separate(&mut self) {
+        if !self.is_empty {
+            self.text.push(',');
+        }
+        self.is_empty = false;
+        self.line_break();
+    }
+
+    fn line_break(&mut self) {
+        if self.layout == Layout::Indented {
+            self.text.push('\n');
+            for _ in 0..self.depth {
+                self.text.push_str("  ");
+            }
         }
     }
+}
+
+/// Writes a string with its quotes, and no more escapes than JSON asks for.
+pub(crate) fn quote(string: &str, text: &mut String) {
+    text.reserve(string.len() + 2);
+    text.push('"');
+    let mut copied = 0;
+    for (at, byte) in string.bytes().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        text.push_str(&string[copied..at]);
+        copied = at + 1;
+        match byte {
+            b'\n' => text.push_str("\\n"),
+            b'"' => text.push_str("\\\""),
+            b'\\' => text.push_str("\\\\"),
+            b'\t' => text.push_str("\\t"),
+            b'\r' => text.push_str("\\r"),
+            0x08 => text.push_str("\\b"),
+            0x0c => text.push_str("\\f"),
+            control => {
+                let _ = write!(text, "\\u{control:04x}");
+            }
+        }
+    }
+    text.push_str(&string[copied..]);
+    text.push('"');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -102,5 +177,14 @@ mod tests {
             pretty(&value),
             "{\n  \"a\": {},\n  \"aa\": [],\n  \"b\": [\n    1,\n    {\n      \"c\": \"é\\n\",\n      \"d\": null\n    }\n  ]\n}\n"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn strings_are_written_as_serde_json_writes_them(string in "[\\x00-\\x7fé\u{2028}😀]{0,40}") {
+            let mut text = String::new();
+            quote(&string, &mut text);
+            prop_assert_eq!(text, serde_json::to_string(&string).unwrap());
+        }
     }
 }

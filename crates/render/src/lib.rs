@@ -11,6 +11,7 @@
 
 pub mod bundle;
 mod check;
+mod content;
 pub mod delivery;
 mod diff;
 mod document;
@@ -37,6 +38,7 @@ pub mod webhook;
 pub use bundle::{
     Archive, BUNDLE_PATH, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Start, Unit,
 };
+pub use content::Content;
 pub use delivery::{cloud_config, read_user_data, user_data};
 pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles, diff_contents};
 pub use error::{BundleError, RenderError};

@@ -1,208 +1,134 @@
 //! The manifest: everything of a bundle but the contents, as canonical JSON, and the digest over it.
 //!
-//! Fields are declared in the order of their names as written, so that a plain serialiser gives sorted keys: a fleet of
-//! thousands is sealed without building and sorting a tree for each node. A test compares with [`crate::json::canonical`].
+//! Fields are written in the order of their names; a test compares with [`crate::json::canonical`]. Every type is taken
+//! apart by name, so that a field which is added to a bundle cannot be forgotten under its digest.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
-use crate::bundle::{API_VERSION, Archive, Bundle, File, Hook, Join, NodeKind, Package, Runtime, Secrecy, sha256_hex};
+use crate::bundle::{API_VERSION, Archive, Bundle, File, Gate, Hook, Join, NodeKind, Package, Runtime, Secrecy, Unit};
 use crate::check::octal;
-use crate::document::{ALWAYS_JSON, KIND, StartEntry};
+use crate::content::sha256_hex;
+use crate::document::{KIND, start_name};
+use crate::json::{Layout, Writer};
 
-/// The SHA-256 of each file of a bundle in their order, and the bundle's digest over them all.
-pub(crate) struct Seal {
-    pub(crate) files: Vec<String>,
-    /// `sha256:` and 64 hexadecimal digits.
-    pub(crate) digest: String,
+/// `sha256:` and 64 hexadecimal digits.
+pub(crate) fn digest(bundle: &Bundle) -> String {
+    ["sha256:", &sha256_hex(canonical(bundle).as_bytes())].concat()
 }
 
-impl Seal {
-    pub(crate) fn of(bundle: &Bundle) -> Self {
-        let files: Vec<String> = bundle.files.iter().map(File::sha256).collect();
-        let digest = ["sha256:", &sha256_hex(&canonical(bundle, &files))].concat();
-        Self { files, digest }
+pub(crate) fn canonical(bundle: &Bundle) -> String {
+    let room = String::with_capacity(1024 + 192 * bundle.files.len());
+    let mut writer = Writer::new(Layout::Compact, room);
+    writer.object(|writer| write_bundle(writer, bundle));
+    writer.finish()
+}
+
+fn write_bundle(writer: &mut Writer, bundle: &Bundle) {
+    let Bundle {
+        cluster,
+        group,
+        kubernetes_version,
+        kind: NodeKind { role, os, provider, layout },
+        required_programs,
+        files,
+        units,
+        hooks,
+        runtime,
+        gate,
+        join,
+    } = bundle;
+    writer.name("apiVersion").string(API_VERSION);
+    writer.name("cluster").string(cluster);
+    writer.name("files").list(files, write_file);
+    writer.name("gate").object(|writer| write_gate(writer, gate));
+    writer.name("group").string(group);
+    if !hooks.is_empty() {
+        writer.name("hooks").list(hooks, write_hook);
+    }
+    writer.name("join").object(|writer| write_join(writer, join));
+    writer.name("kind").string(KIND);
+    writer.name("kubernetesVersion").string(kubernetes_version);
+    writer.name("node").object(|writer| {
+        writer.name("layout").string(layout);
+        writer.name("os").string(os);
+        writer.name("provider").string(provider);
+        writer.name("role").string(role);
+    });
+    writer.name("requiredPrograms").strings(required_programs);
+    writer.name("runtime").object(|writer| write_runtime(writer, runtime));
+    writer.name("units").list(units, |writer, Unit { name, start }| {
+        writer.object(|writer| {
+            writer.name("name").string(name);
+            writer.name("start").string(start_name(*start));
+        });
+    });
+}
+
+fn write_file(writer: &mut Writer, File { path, mode, secrecy, content }: &File) {
+    writer.object(|writer| {
+        writer.name("mode").string(&octal(*mode));
+        writer.name("path").string(path);
+        writer.name("secret").flag(*secrecy == Secrecy::Secret);
+        writer.name("sha256").string(content.sha256());
+        writer.name("size").number(content.len() as u64);
+    });
+}
+
+fn write_gate(writer: &mut Writer, Gate { path, environment, facts }: &Gate) {
+    writer.name("environment").object(|writer| {
+        environment.iter().for_each(|(name, value)| writer.name(name).string(value));
+    });
+    if !facts.is_empty() {
+        writer.name("facts").strings(facts);
+    }
+    writer.name("path").string(path);
+}
+
+fn write_hook(writer: &mut Writer, Hook { name, slot, unit, timeout_seconds, required }: &Hook) {
+    writer.object(|writer| {
+        writer.name("name").string(name);
+        writer.name("required").flag(*required);
+        writer.name("slot").string(slot);
+        writer.name("timeoutSeconds").number(*timeout_seconds);
+        writer.name("unit").string(unit);
+    });
+}
+
+fn write_join(writer: &mut Writer, join: &Join) {
+    let Join { api_server, bootstrap_kubeconfig, kubeconfig, client_certificate, kubelet_unit, node_name } = join;
+    writer.name("apiServer").string(api_server);
+    writer.name("bootstrapKubeconfig").string(bootstrap_kubeconfig);
+    writer.name("clientCertificate").string(client_certificate);
+    writer.name("kubeconfig").string(kubeconfig);
+    writer.name("kubeletUnit").string(kubelet_unit);
+    if let Some(name) = node_name {
+        writer.name("nodeName").string(name);
     }
 }
 
-/// The canonical JSON; `hashes` are those of the files, in their order.
-pub(crate) fn canonical(bundle: &Bundle, hashes: &[String]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(1024 + 192 * bundle.files.len());
-    serde_json::to_writer(&mut bytes, &Manifest::of(bundle, hashes)).expect(ALWAYS_JSON);
-    bytes
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Manifest<'a> {
-    api_version: &'static str,
-    cluster: &'a str,
-    files: Vec<FileEntry<'a>>,
-    gate: GateEntry<'a>,
-    group: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    hooks: Vec<HookEntry<'a>>,
-    join: JoinEntry<'a>,
-    kind: &'static str,
-    kubernetes_version: &'a str,
-    node: NodeEntry<'a>,
-    required_programs: &'a [String],
-    runtime: RuntimeEntry<'a>,
-    units: Vec<UnitEntry<'a>>,
-}
-
-#[derive(Serialize)]
-struct FileEntry<'a> {
-    mode: Cow<'static, str>,
-    path: &'a str,
-    secret: bool,
-    sha256: &'a str,
-    size: usize,
-}
-
-#[derive(Serialize)]
-struct GateEntry<'a> {
-    environment: &'a BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    facts: &'a [String],
-    path: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HookEntry<'a> {
-    name: &'a str,
-    required: bool,
-    slot: &'a str,
-    timeout_seconds: u64,
-    unit: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct JoinEntry<'a> {
-    api_server: &'a str,
-    bootstrap_kubeconfig: &'a str,
-    client_certificate: &'a str,
-    kubeconfig: &'a str,
-    kubelet_unit: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node_name: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct NodeEntry<'a> {
-    layout: &'a str,
-    os: &'a str,
-    provider: &'a str,
-    role: &'a str,
-}
-
-#[derive(Serialize)]
-struct RuntimeEntry<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    archive: Option<ArchiveEntry<'a>>,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    package: Option<PackageEntry<'a>>,
-    source: &'a str,
-}
-
-#[derive(Serialize)]
-struct ArchiveEntry<'a> {
-    sha256: &'a str,
-    urls: &'a [String],
-}
-
-#[derive(Serialize)]
-struct PackageEntry<'a> {
-    name: &'a str,
-    version: &'a str,
-}
-
-#[derive(Serialize)]
-struct UnitEntry<'a> {
-    name: &'a str,
-    start: StartEntry,
-}
-
-// Every type is taken apart by name, so that a field which is added to a bundle cannot be forgotten under its digest.
-
-impl<'a> Manifest<'a> {
-    fn of(bundle: &'a Bundle, hashes: &'a [String]) -> Self {
-        let Bundle {
-            cluster,
-            group,
-            kubernetes_version,
-            kind: NodeKind { role, os, provider, layout },
-            required_programs,
-            files,
-            units,
-            hooks,
-            runtime,
-            gate,
-            join,
-        } = bundle;
-        Self {
-            api_version: API_VERSION,
-            cluster,
-            files: files.iter().zip(hashes).map(|(file, sha256)| FileEntry::of(file, sha256)).collect(),
-            gate: GateEntry { environment: &gate.environment, facts: &gate.facts, path: &gate.path },
-            group,
-            hooks: hooks.iter().map(HookEntry::of).collect(),
-            join: JoinEntry::of(join),
-            kind: KIND,
-            kubernetes_version,
-            node: NodeEntry { layout, os, provider, role },
-            required_programs,
-            runtime: RuntimeEntry::of(runtime),
-            units: units.iter().map(|unit| UnitEntry { name: &unit.name, start: unit.start.into() }).collect(),
-        }
+fn write_runtime(writer: &mut Writer, Runtime { name, source, archive, package }: &Runtime) {
+    if let Some(Archive { urls, sha256 }) = archive {
+        writer.name("archive").object(|writer| {
+            writer.name("sha256").string(sha256);
+            writer.name("urls").strings(urls);
+        });
     }
-}
-
-impl<'a> FileEntry<'a> {
-    fn of(file: &'a File, sha256: &'a str) -> Self {
-        let File { path, mode, secrecy, content } = file;
-        Self { mode: octal(*mode), path, secret: *secrecy == Secrecy::Secret, sha256, size: content.len() }
+    writer.name("name").string(name);
+    if let Some(Package { name, version }) = package {
+        writer.name("package").object(|writer| {
+            writer.name("name").string(name);
+            writer.name("version").string(version);
+        });
     }
-}
-
-impl<'a> HookEntry<'a> {
-    fn of(hook: &'a Hook) -> Self {
-        let Hook { name, slot, unit, timeout_seconds, required } = hook;
-        Self { name, required: *required, slot, timeout_seconds: *timeout_seconds, unit }
-    }
-}
-
-impl<'a> JoinEntry<'a> {
-    fn of(join: &'a Join) -> Self {
-        let Join { api_server, bootstrap_kubeconfig, kubeconfig, client_certificate, kubelet_unit, node_name } = join;
-        let node_name = node_name.as_deref();
-        Self { api_server, bootstrap_kubeconfig, client_certificate, kubeconfig, kubelet_unit, node_name }
-    }
-}
-
-impl<'a> RuntimeEntry<'a> {
-    fn of(runtime: &'a Runtime) -> Self {
-        let Runtime { name, source, archive, package } = runtime;
-        Self {
-            archive: archive.as_ref().map(|Archive { urls, sha256 }| ArchiveEntry { sha256, urls }),
-            name,
-            package: package.as_ref().map(|Package { name, version }| PackageEntry { name, version }),
-            source,
-        }
-    }
+    writer.name("source").string(source);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::Value;
 
     use super::*;
-    use crate::bundle::{Gate, Start, Unit};
+    use crate::bundle::Start;
 
     /// One with everything that a bundle may have.
     fn everything() -> Bundle {

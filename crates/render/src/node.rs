@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, ExecCredential, Layout, PodNetwork, Role};
 
 use crate::bundle::{Bundle, File, Gate, Join, NodeKind, Part, Start, Unit};
+use crate::content::Content;
 use crate::error::RenderError;
 use crate::extras::{self, HookInputs};
 use crate::gate::GATE_PATH;
@@ -36,11 +37,13 @@ pub(crate) fn render_node<'s>(
     group: &'s CompleteNodeGroup,
     shared: &Shared<'s>,
 ) -> Result<Bundle, RenderError> {
-    match spec.cluster.layout.value {
+    let mut bundle = match spec.cluster.layout.value {
         Layout::Nodestrap => render(spec, group, shared),
         Layout::Eksctl => layout::eksctl::render(spec, group, shared),
         Layout::Tectonic => layout::tectonic::render(spec, group, shared),
-    }
+    }?;
+    shared.recognise(&mut bundle.files);
+    Ok(bundle)
 }
 
 /// nodestrap's own layout.
@@ -164,7 +167,7 @@ fn kubelet_part(
             (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token)))
         }
         Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
-        Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, text.as_bytes().to_vec()),
+        Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, Content::from(*text)),
     };
     let unit = kubelet::render_unit(&UnitInputs {
         binary: group.kubelet.binary.value.as_str(),

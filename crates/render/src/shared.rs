@@ -4,17 +4,22 @@
 //! the same values.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use spec::{ConfigNode, ConfigTree};
 
+use crate::bundle::File;
+use crate::content::Content;
 use crate::error::RenderError;
 
 /// For the groups of one spec, and for one thread.
 #[derive(Default)]
 pub(crate) struct Shared<'s> {
-    runtime_config: RefCell<Option<(&'s ConfigTree, Vec<u8>)>>,
+    runtime_config: RefCell<Option<(&'s ConfigTree, Content)>>,
     /// By its user; all else in it belongs to the cluster.
-    kubeconfig: RefCell<Option<(&'static str, Vec<u8>)>>,
+    kubeconfig: RefCell<Option<(&'static str, Content)>>,
+    /// By path, as the last group that has such a file has it.
+    contents: RefCell<BTreeMap<String, Content>>,
 }
 
 impl<'s> Shared<'s> {
@@ -22,26 +27,40 @@ impl<'s> Shared<'s> {
         &self,
         tree: &'s ConfigTree,
         render: impl FnOnce(&ConfigTree) -> Result<Vec<u8>, RenderError>,
-    ) -> Result<Vec<u8>, RenderError> {
+    ) -> Result<Content, RenderError> {
         if let Some((known, text)) = &*self.runtime_config.borrow()
             && same_values(known, tree)
         {
             return Ok(text.clone());
         }
-        let text = render(tree)?;
+        let text = Content::from(render(tree)?);
         *self.runtime_config.borrow_mut() = Some((tree, text.clone()));
         Ok(text)
     }
 
-    pub(crate) fn kubeconfig(&self, user: &'static str, render: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    pub(crate) fn kubeconfig(&self, user: &'static str, render: impl FnOnce() -> Vec<u8>) -> Content {
         if let Some((known, text)) = &*self.kubeconfig.borrow()
             && *known == user
         {
             return text.clone();
         }
-        let text = render();
+        let text = Content::from(render());
         *self.kubeconfig.borrow_mut() = Some((user, text.clone()));
         text
+    }
+
+    /// Content that another group has in the same place is taken from there, with its digest.
+    pub(crate) fn recognise(&self, files: &mut [File]) {
+        let mut contents = self.contents.borrow_mut();
+        for file in files {
+            match contents.get_mut(&file.path) {
+                Some(known) if *known == file.content => file.content = known.clone(),
+                Some(known) => *known = file.content.clone(),
+                None => {
+                    contents.insert(file.path.clone(), file.content.clone());
+                }
+            }
+        }
     }
 }
 
@@ -72,12 +91,27 @@ mod tests {
         let (one, same, other) = (tree(1, "x"), tree(1, "y"), tree(2, "x"));
         let shared = Shared::default();
         let ask = |tree, text: &str| shared.runtime_config(tree, |_| Ok(text.into())).unwrap();
-        assert_eq!(ask(&one, "first"), b"first");
-        assert_eq!(ask(&same, "second"), b"first");
-        assert_eq!(ask(&other, "third"), b"third");
-        assert_eq!(ask(&one, "fourth"), b"fourth");
-        assert_eq!(shared.kubeconfig("a", || b"1".into()), b"1");
-        assert_eq!(shared.kubeconfig("a", || b"2".into()), b"1");
-        assert_eq!(shared.kubeconfig("b", || b"3".into()), b"3");
+        assert_eq!(*ask(&one, "first"), *b"first");
+        assert_eq!(*ask(&same, "second"), *b"first");
+        assert_eq!(*ask(&other, "third"), *b"third");
+        assert_eq!(*ask(&one, "fourth"), *b"fourth");
+        assert_eq!(*shared.kubeconfig("a", || b"1".into()), *b"1");
+        assert_eq!(*shared.kubeconfig("a", || b"2".into()), *b"1");
+        assert_eq!(*shared.kubeconfig("b", || b"3".into()), *b"3");
+    }
+
+    #[test]
+    fn only_the_same_content_in_the_same_place_is_recognised() {
+        let shared = Shared::default();
+        let recognised = |path: &str, content: &str| {
+            let mut files = [File::public(path, content)];
+            shared.recognise(&mut files);
+            files[0].content.clone()
+        };
+        let first = recognised("/a", "same");
+        assert!(std::ptr::eq(&raw const *recognised("/a", "same"), &raw const *first));
+        assert_eq!(*recognised("/a", "other"), *b"other");
+        assert_eq!(*recognised("/b", "same"), *b"same");
+        assert_eq!(*recognised("/a", "same"), *b"same");
     }
 }

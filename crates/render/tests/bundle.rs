@@ -11,7 +11,7 @@ use render::{
 const CANARY: &str = "canary.0123456789abcdef";
 
 fn file(path: &str, mode: u32, secrecy: Secrecy, content: &[u8]) -> File {
-    File { path: path.to_owned(), mode, secrecy, content: content.to_vec() }
+    File { path: path.to_owned(), mode, secrecy, content: content.into() }
 }
 
 fn hook(name: &str) -> Hook {
@@ -120,7 +120,7 @@ fn the_digest_covers_every_field() {
         |bundle| bundle.group.push('x'),
         |bundle| bundle.kubernetes_version.push('1'),
         |bundle| bundle.required_programs.push("/x".to_owned()),
-        |bundle| bundle.files[0].content.push(0),
+        |bundle| bundle.files[0].content = "other".into(),
         |bundle| bundle.files[1].mode = 0o640,
         |bundle| bundle.files[0].secrecy = Secrecy::Public,
         |bundle| bundle.files[2].path.push('x'),
@@ -341,7 +341,7 @@ fn a_change_that_breaks_no_rule_is_found_by_the_digest() {
 #[test]
 fn the_size_is_limited_both_ways() {
     let mut bundle = sample();
-    bundle.files[1].content = vec![b'x'; 1024 * 1024];
+    bundle.files[1].content = vec![b'x'; 1024 * 1024].into();
     assert!(matches!(Bundle::parse(bundle.to_json().as_bytes()), Err(BundleError::TooLarge { .. })));
     assert!(matches!(from_parts(&bundle.to_folder()), Err(BundleError::TooLarge { .. })));
     let error = cloud_config(&bundle).expect_err("too large");
@@ -366,7 +366,7 @@ fn bundles() -> impl Strategy<Value = Bundle> {
         |(cluster, group, files, units, environment)| {
             let files = files.into_iter().map(|(name, (content, secret, mode))| {
                 let (mode, secrecy) = if secret { (0o600, Secrecy::Secret) } else { (mode, Secrecy::Public) };
-                File { path: format!("/etc/{name}"), mode, secrecy, content }
+                File { path: format!("/etc/{name}"), mode, secrecy, content: content.into() }
             });
             let starts = [Start::BeforeGate, Start::AfterGate, Start::ByOthers];
             let units =

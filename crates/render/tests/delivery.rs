@@ -24,7 +24,7 @@ fn large(bytes: usize) -> Bundle {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
     });
-    let content = content.collect();
+    let content = content.collect::<Vec<u8>>().into();
     bundle.files.push(File { path: "/opt/noise".to_owned(), mode: 0o644, secrecy: Secrecy::Public, content });
     bundle
 }
@@ -368,7 +368,7 @@ fn bundles() -> impl Strategy<Value = Bundle> {
             .into_iter()
             .map(|(name, (content, secret))| {
                 let (mode, secrecy) = if secret { (0o600, Secrecy::Secret) } else { (0o644, Secrecy::Public) };
-                File { path: format!("/opt/{name}"), mode, secrecy, content }
+                File { path: format!("/opt/{name}"), mode, secrecy, content: content.into() }
             })
             .collect();
         bundle.gate.environment = environment;

@@ -22,9 +22,9 @@ fn consequence(change: impl FnOnce(&mut Bundle)) -> (Consequence, String) {
 
 fn edit(bundle: &mut Bundle, path: &str, from: &str, to: &str) {
     let file = bundle.files.iter_mut().find(|file| file.path == path).expect("the bundle has it");
-    let text = String::from_utf8(file.content.clone()).expect("it is text");
+    let text = file.content.text().expect("it is text").to_owned();
     assert!(text.contains(from), "{path} has no '{from}'");
-    file.content = text.replace(from, to).into_bytes();
+    file.content = text.replace(from, to).into();
 }
 
 fn add(bundle: &mut Bundle, path: &str, content: &str) {
@@ -144,7 +144,7 @@ fn a_secret_is_only_said_to_have_changed() {
         let (_, text) = consequence(|bundle| {
             let path = bundle.join.bootstrap_kubeconfig.clone();
             let file = bundle.files.iter_mut().find(|file| file.path == path).unwrap();
-            file.content = content.into_bytes();
+            file.content = content.into();
         });
         assert!(text.contains("(secret, not shown)") && !text.contains("canary"), "{text}");
     }
@@ -153,7 +153,7 @@ fn a_secret_is_only_said_to_have_changed() {
     add(&mut old, "/etc/a.yaml", &format!("a: {CANARY}\n"));
     let mut new = old.clone();
     let file = new.files.iter_mut().find(|file| file.path == "/etc/a.yaml").unwrap();
-    (file.secrecy, file.mode, file.content) = (Secrecy::Secret, 0o600, b"a: other\n".to_vec());
+    (file.secrecy, file.mode, file.content) = (Secrecy::Secret, 0o600, b"a: other\n".into());
     for diff in [diff_bundles(&old, &new), diff_bundles(&new, &old)] {
         let all = format!("{diff} {diff:?} {}", serde_json::to_string(&diff).unwrap());
         assert!(!all.contains("canary"), "{all}");

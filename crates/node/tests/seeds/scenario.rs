@@ -124,7 +124,7 @@ fn changed(bundle: &Bundle) -> Bundle {
     let mut bundle = bundle.clone();
     for file in &mut bundle.files {
         if file.path.ends_with("kubelet.yaml") || file.path.ends_with("kubelet.service") {
-            file.content.extend_from_slice(b"# changed\n");
+            file.content = [&file.content[..], b"# changed\n"].concat().into();
         }
     }
     bundle

@@ -8,13 +8,12 @@ use data_encoding::BASE64;
 use crate::bundle::{BUNDLE_PATH, Bundle};
 use crate::delivery::gzip;
 use crate::error::RenderError;
-use crate::manifest::Seal;
 
 /// The `#cloud-config` document. It holds the bundle's secrets; its length is what the 16 KiB of some clouds limit.
 pub fn cloud_config(bundle: &Bundle) -> Result<String, RenderError> {
     bundle.validate().map_err(|source| RenderError::Bundle { source })?;
-    let seal = Seal::of(bundle);
-    Ok(render(bundle, &seal.digest, bundle.to_json_with(&seal).as_bytes()))
+    let digest = bundle.digest();
+    Ok(render(bundle, &digest, bundle.to_json_with(&digest).as_bytes()))
 }
 
 /// The document that puts `payload`, the bundle of this digest or a stub of it, into its place.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::bundle::sha256_hex;
+use crate::content::sha256_hex;
 use crate::delivery::UserData;
 use crate::error::RenderError;
 use crate::json;

@@ -9,7 +9,7 @@
 use data_encoding::BASE64;
 use serde_json::json;
 
-use crate::bundle::sha256_hex;
+use crate::content::sha256_hex;
 use crate::delivery::{Assembly, Delivery, Installation, UserDataPart, bootstrap_unit, gzip};
 use crate::error::RenderError;
 use crate::json;

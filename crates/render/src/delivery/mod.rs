@@ -20,9 +20,9 @@ mod read;
 
 use std::fmt;
 
-use crate::bundle::{Bundle, sha256_hex};
+use crate::bundle::Bundle;
+use crate::content::sha256_hex;
 use crate::error::RenderError;
-use crate::manifest::Seal;
 use crate::stub::{Stub, validate_url};
 
 pub use bootstrap_unit::{BOOTSTRAP_UNIT, bootstrap_unit};
@@ -126,9 +126,9 @@ pub enum Carries {
 pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, RenderError> {
     delivery.bundle.validate().map_err(|source| RenderError::Bundle { source })?;
     validate_installation(delivery.installation)?;
-    let seal = Seal::of(delivery.bundle);
-    let json = delivery.bundle.to_json_with(&seal);
-    let whole = assemble(format, delivery, &seal.digest, json.as_bytes(), Carries::Bundle)?;
+    let digest = delivery.bundle.digest();
+    let json = delivery.bundle.to_json_with(&digest);
+    let whole = assemble(format, delivery, &digest, json.as_bytes(), Carries::Bundle)?;
     let Some(limit) = delivery.provider.limit().filter(|limit| whole.bytes.len() > *limit) else {
         return Ok(whole);
     };
@@ -138,7 +138,7 @@ pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, Re
     let stub = Stub::new(delivery.bundle, &store.urls, store.certificate_authorities.as_deref())
         .map_err(|source| RenderError::Stub { source })?;
     let json = stub.to_json();
-    let small = assemble(format, delivery, &seal.digest, json.as_bytes(), Carries::Stub(stub))?;
+    let small = assemble(format, delivery, &digest, json.as_bytes(), Carries::Stub(stub))?;
     if small.bytes.len() > limit {
         return Err(too_large(delivery, limit, &small, &[]));
     }

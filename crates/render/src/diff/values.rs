@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::bundle::{MAX_BUNDLE_BYTES, sha256_hex};
+use crate::bundle::MAX_BUNDLE_BYTES;
+use crate::content::sha256_hex;
 use crate::diff::ValueChange;
 
 /// Most lines of a text that are listed; beyond that the digest says enough.

@@ -12,6 +12,7 @@ mod tests;
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, KubeVersion};
 
 use crate::bundle::{Bundle, Gate, Join, Part};
+use crate::content::Content;
 use crate::error::RenderError;
 use crate::extras::{self, HookInputs};
 use crate::kubeconfig::{Credential, render_kubeconfig};
@@ -97,7 +98,7 @@ fn credential_path(group: &CompleteGroup) -> Result<&str, RenderError> {
     required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG).or_else(|_| required_flag(group, KUBECONFIG_FLAG))
 }
 
-fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup, shared: &Shared<'_>) -> Result<Vec<u8>, RenderError> {
+fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup, shared: &Shared<'_>) -> Result<Content, RenderError> {
     let (join, version) = (&spec.cluster.join, group.kubernetes_version.value);
     let (user, credential) = match (&join.bootstrap_token, &join.exec) {
         (Some(token), _) => ("kubelet-bootstrap", Credential::Token(token.value.expose())),

@@ -1,0 +1,77 @@
+//! The bytes of a file, and what is asked of them again and again.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use data_encoding::{BASE64, HEXLOWER};
+use sha2::{Digest as _, Sha256};
+
+use crate::json::quote;
+
+/// Bytes that do not change. Copies share them, and what was worked out for one is there for all: the groups of a cluster
+/// have most of their files in common, and a node asks for the digest of its bundle at every step.
+#[derive(Clone)]
+pub struct Content(Arc<Known>);
+
+struct Known {
+    bytes: Vec<u8>,
+    sha256: OnceLock<String>,
+    json: OnceLock<String>,
+}
+
+impl Content {
+    /// Lower-case hexadecimal digits.
+    pub fn sha256(&self) -> &str {
+        self.0.sha256.get_or_init(|| sha256_hex(&self.0.bytes))
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0.bytes).ok()
+    }
+
+    /// As a string of JSON, with its quotes: the text, or base64 of what is none.
+    pub(crate) fn json(&self) -> &str {
+        self.0.json.get_or_init(|| {
+            let mut json = String::new();
+            match self.text() {
+                Some(text) => quote(text, &mut json),
+                None => quote(&BASE64.encode(&self.0.bytes), &mut json),
+            }
+            json
+        })
+    }
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl<T: Into<Vec<u8>>> From<T> for Content {
+    fn from(bytes: T) -> Self {
+        Self(Arc::new(Known { bytes: bytes.into(), sha256: OnceLock::new(), json: OnceLock::new() }))
+    }
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.bytes == other.0.bytes
+    }
+}
+
+impl Eq for Content {}
+
+/// It may be a secret.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}
