@@ -56,6 +56,12 @@ pub trait Disk: Send + Sync {
     /// The whole file, or `None` if nothing is there; a link at the path is followed. More than `limit` bytes is an error, never a truncation.
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError>;
+    /// What is at a path, and the content if it is a file of no more than `limit` bytes; a link is not followed.
+    fn look(&self, path: &Path, limit: u64) -> Result<Option<(Stat, Option<Vec<u8>>)>, DiskError> {
+        let Some(stat) = self.stat(path)? else { return Ok(None) };
+        let content = if stat.kind == Kind::File && stat.size <= limit { self.read(path, limit)? } else { None };
+        Ok(Some((stat, content)))
+    }
     /// Sorted names in a folder; empty if there is no such folder.
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError>;
     /// Creates a new file with its final mode from the first instant (never wider, whatever the umask); fails if

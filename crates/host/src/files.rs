@@ -241,14 +241,13 @@ pub fn discard(disk: &dyn Disk, staged: Staged) {
 
 /// Compares what is on disk with what shall be there. Reads only.
 pub fn matches(disk: &dyn Disk, file: &FileWrite<'_>) -> Result<Difference, FileError> {
-    let Some(stat) = disk.stat(file.path)? else {
+    let Some((stat, content)) = disk.look(file.path, file.content.len() as u64)? else {
         return Ok(Difference::Absent);
     };
     if stat.kind != Kind::File {
         return Ok(Difference::Kind { found: stat.kind });
     }
-    let wanted_size = file.content.len() as u64;
-    if stat.size != wanted_size || disk.read(file.path, wanted_size)?.as_deref() != Some(file.content) {
+    if content.as_deref() != Some(file.content) {
         return Ok(Difference::Content);
     }
     if stat.mode != file.mode & 0o7777 {

@@ -13,7 +13,7 @@ use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, Step
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, Difference, FileWrite, Staged};
 use host::snaps::Snaps;
-use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
+use host::units::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
 use render::bundle::Bundle;
 
 use crate::before::{self, BeforeError, Wanted};
@@ -21,6 +21,7 @@ use crate::gate::{self, GateState};
 use crate::plan::{AFTER_KUBELET, Action, FOLDERS, PlannedFile, UNIT_FOLDER, has_line, unit_text};
 use crate::refusals::Refusal;
 use crate::timekeeping;
+use crate::unit_looks::UnitLooks;
 
 /// A marker says a line, if anything.
 const MARKER_LIMIT: u64 = 64 * 1024;
@@ -41,8 +42,17 @@ pub(crate) struct NodeExecutor<'a> {
     pub(crate) committed_before: bool,
     /// When the journal was last written, by the clock of then.
     pub(crate) newest_record: Timestamp,
+    pub(crate) looks: UnitLooks,
     /// What `stage-files` left for `commit-files` of the same run.
     pub(crate) staged: Mutex<Option<Staged>>,
+}
+
+/// A temporary file beside the one that it was for, left by an interrupted run.
+#[derive(Clone, Copy, PartialEq)]
+enum Leftovers {
+    Count,
+    /// Whoever looks for strays lists the folders anyway and finds them all.
+    AreStrays,
 }
 
 /// Who owns the files of a node.
@@ -77,7 +87,7 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::RebootIfRequired { markers } => self.check_reboot(markers),
             Action::MakeFolders { paths } => self.check_folders(paths),
             Action::StageFiles { files } => {
-                let condition = match self.check_files(files)? {
+                let condition = match self.check_files(files, Leftovers::AreStrays)? {
                     Condition::AlreadySo => self.check_strays(files)?,
                     needed => needed,
                 };
@@ -93,8 +103,8 @@ impl Executor<Action> for NodeExecutor<'_> {
             Action::CommitFiles { files } if self.has_staged() => {
                 Ok(Condition::Needed(format!("{} files are staged", files.len())))
             }
-            Action::CommitFiles { files } | Action::VerifyFiles { files } => self.check_files(files),
-            Action::CommitHooks { files } => self.check_files(files),
+            Action::CommitFiles { files } | Action::VerifyFiles { files } => self.check_files(files, Leftovers::Count),
+            Action::CommitHooks { files } => self.check_files(files, Leftovers::Count),
             Action::RunHook { .. } if history.done_before => Ok(Condition::AlreadySo),
             Action::RunHook { unit, .. } => Ok(Condition::Needed(format!("{unit} has not run for this plan"))),
             Action::CloseGate { path } => self.check_gate_closed(path),
@@ -112,7 +122,16 @@ impl Executor<Action> for NodeExecutor<'_> {
     }
 
     fn apply(&self, step: &Step<Action>, context: &StepContext<'_>) -> Result<(), StepError> {
-        match &step.action {
+        self.looks.forget();
+        let done = self.perform(&step.action, context);
+        self.looks.forget();
+        done
+    }
+}
+
+impl NodeExecutor<'_> {
+    fn perform(&self, action: &Action, context: &StepContext<'_>) -> Result<(), StepError> {
+        match action {
             Action::CheckBundle { remarks, .. } => {
                 remarks.iter().for_each(|remark| context.detail(remark.as_str()));
                 Ok(())
@@ -169,9 +188,7 @@ impl Executor<Action> for NodeExecutor<'_> {
             }
         }
     }
-}
 
-impl NodeExecutor<'_> {
     fn check_programs(&self, paths: &[String]) -> Result<Condition, StepError> {
         match self.missing_programs(paths)?.as_slice() {
             [] => Ok(Condition::AlreadySo),
@@ -215,12 +232,13 @@ impl NodeExecutor<'_> {
         Ok(())
     }
 
-    fn check_files(&self, planned: &[PlannedFile]) -> Result<Condition, StepError> {
+    fn check_files(&self, planned: &[PlannedFile], leftovers: Leftovers) -> Result<Condition, StepError> {
         let mut differing = 0_usize;
         let mut first = None;
         for write in self.writes(planned)? {
             let difference = files::matches(self.disk, &write).map_err(|error| file_error(&error))?;
-            let leftover = files::has_leftover(self.disk, write.path).map_err(|error| file_error(&error))?;
+            let leftover = leftovers == Leftovers::Count
+                && files::has_leftover(self.disk, write.path).map_err(|error| file_error(&error))?;
             if difference != Difference::Same || leftover {
                 let what = if leftover { "left over by an interrupted run".to_owned() } else { describe(&difference) };
                 differing += 1;
@@ -254,7 +272,7 @@ impl NodeExecutor<'_> {
             }
         }
         // Leftovers may have been all that was wrong.
-        if removed_any && self.check_files(planned)? == Condition::AlreadySo {
+        if removed_any && self.check_files(planned, Leftovers::AreStrays)? == Condition::AlreadySo {
             return Ok(());
         }
         let staged = files::stage(self.disk, &self.writes(planned)?).map_err(|error| file_error(&error))?;
@@ -389,7 +407,7 @@ impl NodeExecutor<'_> {
     }
 
     fn verify(&self, planned: &[PlannedFile]) -> Result<(), StepError> {
-        match self.check_files(planned)? {
+        match self.check_files(planned, Leftovers::Count)? {
             Condition::AlreadySo => Ok(()),
             Condition::Needed(what) | Condition::NeedsReboot(what) => Err(StepError {
                 class: ErrorClass::NeedsOperator,
@@ -406,12 +424,12 @@ impl NodeExecutor<'_> {
         planned
             .iter()
             .map(|planned| {
-                let file =
-                    self.bundle.files.iter().find(|file| file.path == planned.path).ok_or_else(|| StepError {
-                        class: ErrorClass::Permanent,
-                        message: format!("the plan names {:?}, which its bundle does not have", planned.path),
-                        advice: None,
-                    })?;
+                let found = self.bundle.files.binary_search_by(|file| file.path.cmp(&planned.path));
+                let file = found.map(|index| &self.bundle.files[index]).map_err(|_| StepError {
+                    class: ErrorClass::Permanent,
+                    message: format!("the plan names {:?}, which its bundle does not have", planned.path),
+                    advice: None,
+                })?;
                 Ok(FileWrite {
                     path: Path::new(&file.path),
                     mode: file.mode,
@@ -509,8 +527,8 @@ impl NodeExecutor<'_> {
         })
     }
 
-    fn state(&self, unit: &str) -> Result<host::units::UnitState, StepError> {
-        self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))
+    fn state(&self, unit: &str) -> Result<UnitState, StepError> {
+        self.looks.state(self.units, unit).map_err(|error| unit_error(&error))
     }
 }
 

@@ -180,14 +180,18 @@ fn stat_at(folder: &OwnedFd, name: &OsStr) -> io::Result<Stat> {
         }
         _ => Kind::Other,
     };
-    Ok(Stat {
+    Ok(described(kind, &stat))
+}
+
+fn described(kind: Kind, stat: &rustix::fs::Stat) -> Stat {
+    Stat {
         kind,
         mode: stat.st_mode & 0o7777,
         uid: stat.st_uid,
         gid: stat.st_gid,
         size: u64::try_from(stat.st_size).unwrap_or(0),
         device: stat.st_dev,
-    })
+    }
 }
 
 fn names_in(folder: &OwnedFd) -> io::Result<Vec<String>> {
@@ -221,6 +225,23 @@ impl Disk for RootedDisk {
 
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         absent_as_none(self.at("look at", path, stat_at))
+    }
+
+    fn look(&self, path: &Path, limit: u64) -> Result<Option<(Stat, Option<Vec<u8>>)>, DiskError> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let opened = split(path).and_then(|_| self.resolve(path, flags));
+        let found = opened.and_then(|fd| rustix::fs::fstat(&fd).map(|stat| (fd, stat)).map_err(io::Error::from));
+        let (fd, stat) = match found {
+            Ok((fd, stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => (fd, stat),
+            // A link, a folder, a socket: rare, and none has content.
+            _ => return Ok(self.stat(path)?.map(|stat| (stat, None))),
+        };
+        let stat = described(Kind::File, &stat);
+        if stat.size > limit {
+            return Ok(Some((stat, None)));
+        }
+        let content = read_limited(fd, stat.size, limit).map_err(|source| DiskError::new("read", path, source))?;
+        Ok(Some((stat, Some(content))))
     }
 
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
