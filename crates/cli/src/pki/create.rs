@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use pki::{Certificate, Completed, ControlPlane, KeyAlgorithm, PkiFile, SubjectName, complete_control_plane};
 use serde::Serialize;
 
-use crate::documents::load_complete_with;
+use crate::documents::{complete_sources, load_sources};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::args::CreateArguments;
 use crate::pki::files::{PkiFolder, now, validity};
@@ -75,11 +75,11 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
             // The spec may name what this command is about to make. It is decided with a set of another cluster in its
             // place, of which nothing is kept.
             let nobody = nobodys_files(now)?;
-            let stand_in = |path: &Path| {
-                let file = nobody.iter().find(|file| path.ends_with(&file.path))?;
-                Some(file.content.expose().as_bytes().to_vec())
+            let stand_in = |path: &Path, reason| {
+                let file = nobody.iter().find(|file| path.ends_with(&file.path)).ok_or(reason)?;
+                Ok(file.content.expose().as_bytes().to_vec())
             };
-            let spec = load_complete_with(&arguments.files, &stand_in, screen)?;
+            let spec = complete_sources(&load_sources(&arguments.files, screen)?, stand_in, screen)?;
             let networking = spec.cluster.networking;
             let etcd = spec.cluster.etcd;
             let member = |name| SubjectName::Dns(format!("{name}.{}", etcd.domain.value));
