@@ -249,9 +249,12 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
 
 /// For those who have no bundle at hand, which alone could say what layout the node has.
 pub(crate) fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> {
-    match gate::observe(disk, GATE_PATH)? {
-        GateState::Absent => gate::observe(disk, EKSCTL_GATE_PATH),
-        found => Ok(found),
+    let ours = gate::observe(disk, GATE_PATH)?;
+    // Something else may lie where the other layout has its gate.
+    match gate::observe(disk, EKSCTL_GATE_PATH)? {
+        open @ GateState::Open { .. } => Ok(open),
+        found if ours == GateState::Absent => Ok(found),
+        _ => Ok(ours),
     }
 }
 

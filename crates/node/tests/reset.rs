@@ -13,12 +13,12 @@ use host::units::{ActiveState, UnitName, Units};
 use node::{Forgotten, ResetOptions, SessionError, Surroundings};
 use render::bundle::Bundle;
 
-use support::{FakeNode, al2_bundle, bundle, clock, expect_converged, rich_bundle, ubuntu_bundle};
+use support::{FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, rich_bundle, ubuntu_bundle};
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 
 /// A machine that was used before: one of our files is there with other content, mode and owner, containerd runs and is
-/// enabled, and a foreign file is where the gate will be.
+/// enabled, and a foreign file is where the gate will be, and where another layout would have it.
 fn used(bundle: &Bundle) -> FakeNode {
     let node = FakeNode::new(bundle);
     let image = node.disk.uncounted();
@@ -26,7 +26,9 @@ fn used(bundle: &Bundle) -> FakeNode {
         host::files::write_durable(&image, Path::new(path), mode, content, Some((7, 8))).expect("written");
     };
     put(CONTAINERD, 0o640, b"version = 1 # mine\n");
-    put(&bundle.gate.path, 0o600, b"FOREIGN=1\n");
+    for gate in [GATE, &bundle.gate.path] {
+        put(gate, 0o600, b"FOREIGN=1\n");
+    }
     put("/var/lib/etcd/member/data", 0o600, b"precious");
     put("/var/lib/kubelet/pki/kubelet-client-current.pem", 0o600, b"identity");
     let containerd = UnitName("containerd.service".to_owned());
