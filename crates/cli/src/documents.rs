@@ -12,28 +12,23 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 
 /// From files on disk to a spec with every decision made, or all mistakes on standard error.
 pub(crate) fn load_complete(files: &[PathBuf], screen: &Screen) -> Result<CompleteSpec, Failure> {
-    let sources = files.iter().map(|file| load_source(file, screen)).collect::<Result<Vec<_>, _>>()?;
-    complete_sources(&sources, screen)
+    complete_sources(&load_sources(files, screen)?, |_, reason| Err(reason), screen)
 }
 
-/// The same for whoever makes files that the spec refers to: `stand_in` gives what is not there yet.
-pub(crate) fn load_complete_with(
-    files: &[PathBuf],
-    stand_in: &dyn Fn(&Path) -> Option<Vec<u8>>,
+/// The same for text that is at hand already; `stand_in` gives a file that it refers to and that cannot be read, or the
+/// reason back.
+pub(crate) fn complete_sources(
+    sources: &[Source],
+    stand_in: impl Fn(&Path, String) -> Result<Vec<u8>, String>,
     screen: &Screen,
 ) -> Result<CompleteSpec, Failure> {
-    let sources = files.iter().map(|file| load_source(file, screen)).collect::<Result<Vec<_>, _>>()?;
-    let read = |reference: &FileReference| {
-        read_reference(reference).or_else(|reason| stand_in(Path::new(&reference.path)).ok_or(reason))
-    };
-    let resolved = parse(&sources).resolve(read);
+    let resolved = parse(sources)
+        .resolve(|reference| read_reference(reference).or_else(|reason| stand_in(Path::new(&reference.path), reason)));
     resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
 }
 
-/// The same for text that is at hand already.
-pub(crate) fn complete_sources(sources: &[Source], screen: &Screen) -> Result<CompleteSpec, Failure> {
-    let resolved = parse(sources).resolve(read_reference);
-    resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
+pub(crate) fn load_sources(files: &[PathBuf], screen: &Screen) -> Result<Vec<Source>, Failure> {
+    files.iter().map(|file| load_source(file, screen)).collect()
 }
 
 fn load_source(file: &Path, screen: &Screen) -> Result<Source, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::{Condition, Plan};
+use engine::{Condition, Plan, Step};
 use host::machine::LinuxClock;
 use node::{Action, BundleSourceError, Facts, NodeHost, Preview};
 use render::bundle::Bundle;
@@ -75,21 +75,27 @@ impl Planned {
             vec!["bundle".to_owned(), input("bundle").to_owned()],
         ]));
         text.push('\n');
-        text.push_str(&self.steps_text(screen));
+        text.push_str(&steps_text(screen, plan, &self.previews, describe));
         text
     }
+}
 
-    fn steps_text(&self, screen: &Screen) -> String {
-        let row = |(step, preview): (&engine::Step<Action>, &Preview)| {
-            let state = match &preview.condition {
-                Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
-                Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => format!("to do: {why}"),
-                Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
-            };
-            vec![step.id.0.clone(), describe(&step.action), state]
+/// Each step of a plan with its state, one in a line.
+pub(crate) fn steps_text<A>(
+    screen: &Screen,
+    plan: &Plan<A>,
+    previews: &[Preview],
+    describe: impl Fn(&A) -> String,
+) -> String {
+    let row = |(step, preview): (&Step<A>, &Preview)| {
+        let state = match &preview.condition {
+            Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
+            Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => format!("to do: {why}"),
+            Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
         };
-        table(&self.plan.steps.iter().zip(&self.previews).map(row).collect::<Vec<_>>())
-    }
+        vec![step.id.0.clone(), describe(&step.action), state]
+    };
+    table(&plan.steps.iter().zip(previews).map(row).collect::<Vec<_>>())
 }
 
 /// What `plan -o json` prints: the canonical plan, and what is around it.
@@ -170,7 +176,7 @@ fn against(host: &NodeHost, arguments: &PlanArguments, other: &Path, screen: &Sc
             view.to,
             strong("plan"),
             view.plan.digest,
-            planned.steps_text(screen)
+            steps_text(screen, &planned.plan, &planned.previews, describe)
         )
     })?;
     Ok(planned.code())

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-use engine::{Condition, Plan, Report, RunOutcome, Workers};
+use engine::{Plan, Report, RunOutcome, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Forgotten, Preview, ResetAction, ResetOptions, Surroundings};
 use render::bundle::BUNDLE_PATH;
@@ -13,8 +13,9 @@ use crate::args::ResetArguments;
 use crate::machine::{self, MachineClock};
 use crate::node_commands::{WORKERS, exit_code, session_failure, tell_recovery};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
+use crate::planning::steps_text;
 use crate::progress::ProgressView;
-use crate::show::{Paint, Screen, table};
+use crate::show::{Paint, Screen};
 
 /// What `-o json` prints of a plan.
 #[derive(Serialize)]
@@ -77,15 +78,7 @@ fn plan_text(screen: &Screen, plan: Option<&Plan<ResetAction>>, previews: &[Prev
             .to_owned();
     };
     let mut text = format!("{} {}\n", screen.paint(Paint::Strong, "reset"), plan.digest());
-    let row = |(step, preview): (&engine::Step<ResetAction>, &Preview)| {
-        let state = match &preview.condition {
-            Ok(Condition::AlreadySo) => screen.paint(Paint::Quiet, "already so"),
-            Ok(Condition::Needed(why) | Condition::NeedsReboot(why)) => format!("to do: {why}"),
-            Err(error) => screen.paint(Paint::Bad, &format!("blocked: {error}")),
-        };
-        vec![step.id.0.clone(), describe(&step.action), state]
-    };
-    text.push_str(&table(&plan.steps.iter().zip(previews).map(row).collect::<Vec<_>>()));
+    text.push_str(&steps_text(screen, plan, previews, describe));
     for step in &plan.steps {
         if let ResetAction::RestoreFiles { restored, removed } = &step.action {
             for (verb, paths) in [("put back", restored), ("removed ", removed)] {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use hyper::Method;
+use hyper::body::Bytes;
 use hyper::header::CONTENT_LENGTH;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
@@ -232,7 +233,7 @@ async fn exchange(
     for (name, value) in asked.headers {
         builder = builder.header(*name, *value);
     }
-    let answer = connection.ask(builder, stall).await?;
+    let answer = connection.ask(builder, Bytes::new(), stall).await?;
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     // The page that comes with a refusal is of no use, and may have no end.
     let body = if status == 200 { body(answer, stall, asked.limit).await? } else { Vec::new() };

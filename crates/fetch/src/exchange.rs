@@ -29,7 +29,7 @@ pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, li
     for _ in 0..=MOST_REDIRECTS {
         let mut connection = Connection::open(&location, arrival, trust, patience).await?;
         let question = question(Method::GET, &location, location.target()).header(CONNECTION, "close");
-        let answer = connection.ask(question, patience.stall).await?;
+        let answer = connection.ask(question, Bytes::new(), patience.stall).await?;
         let Some(reference) = redirect(&answer)? else {
             return body(answer, patience.stall, limit).await;
         };
@@ -40,14 +40,18 @@ pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, li
 }
 
 /// What every question of ours begins with.
-pub(crate) fn question(method: Method, location: &Location, target: &str) -> Builder {
+pub(crate) fn head(method: Method, location: &Location, target: &str) -> Builder {
     Request::builder()
         .method(method)
         .uri(target)
         .header(HOST, location.authority())
         .header(USER_AGENT, concat!("nodestrap/", env!("CARGO_PKG_VERSION")))
-        // The body is verified as it comes; packing it would only hide its size.
-        .header(ACCEPT_ENCODING, "identity")
+}
+
+/// One whose answer is read.
+pub(crate) fn question(method: Method, location: &Location, target: &str) -> Builder {
+    // The body is verified as it comes; packing it would only hide its size.
+    head(method, location, target).header(ACCEPT_ENCODING, "identity")
 }
 
 /// Takes one question at a time. Its other half runs beside us and ends with this value.
@@ -77,8 +81,13 @@ impl Connection {
     }
 
     /// An answer whose body is not read to its end makes the connection useless for the next question.
-    pub(crate) async fn ask(&mut self, question: Builder, stall: Duration) -> Result<Response<Incoming>, Reason> {
-        let question = question.body(Full::default()).map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
+    pub(crate) async fn ask(
+        &mut self,
+        question: Builder,
+        body: Bytes,
+        stall: Duration,
+    ) -> Result<Response<Incoming>, Reason> {
+        let question = question.body(Full::new(body)).map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
         let exchange = async {
             self.sender.ready().await?;
             self.sender.send_request(question).await

@@ -9,21 +9,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
+use hyper::Method;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
-use hyper_util::rt::TokioIo;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::http::request::Builder;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::connect::{Arrival, Trust, connect};
-use crate::error::{FetchError, Reason, chain};
+use crate::Patience;
+use crate::connect::{Arrival, Trust};
+use crate::error::{FetchError, Reason};
+use crate::exchange::{Connection, head};
 use crate::location::Location;
-
-/// The first rest is at most this long; each later one at most twice as long as the one before.
-const FIRST_REST: Duration = Duration::from_millis(200);
-const LONGEST_REST: Duration = Duration::from_secs(3);
+use crate::mirrors::decide_rest;
 
 pub struct Post<'a> {
     pub url: &'a str,
@@ -76,21 +73,20 @@ pub fn post(post: &Post<'_>) -> Result<(), PostError> {
 }
 
 async fn insist(post: &Post<'_>, location: &Location, trust: &Trust) -> Result<(), (u32, Reason)> {
+    // Whoever listens is near: a node that failed should be known to have failed soon after they are back. One wait is as
+    // long as all, so what is left for everything ends it.
+    let all = post.deadline;
+    let patience =
+        Patience { connect: all, stall: all, attempt: all, longest_rest: Duration::from_secs(3), ..Patience::new(all) };
     let started = Instant::now();
-    let left = || post.deadline.saturating_sub(started.elapsed());
+    let left = || all.saturating_sub(started.elapsed());
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let late = Reason::TimedOut { waiting_for: "its answer", after: post.deadline };
-        let reason = match timeout(left(), once(post, location, trust, left())).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(reason)) => reason,
-            Err(_) => late,
-        };
-        let ceiling = FIRST_REST.saturating_mul(1 << (attempts - 1).min(31)).min(LONGEST_REST);
-        let choices = ceiling.as_millis() + 1;
-        let rest = u64::try_from((u128::from((post.random)()) * choices) >> 64).unwrap_or(u64::MAX);
-        let rest = Duration::from_millis(rest);
+        let late = Reason::TimedOut { waiting_for: "its answer", after: all };
+        let attempt = timeout(left(), once(post, location, trust, &patience)).await;
+        let Err(reason) = attempt.unwrap_or(Err(late)) else { return Ok(()) };
+        let rest = decide_rest(&patience, attempts, (post.random)());
         if !reason.may_pass() || rest >= left() {
             return Err((attempts, reason));
         }
@@ -98,15 +94,11 @@ async fn insist(post: &Post<'_>, location: &Location, trust: &Trust) -> Result<(
     }
 }
 
-async fn once(post: &Post<'_>, location: &Location, trust: &Trust, patience: Duration) -> Result<(), Reason> {
-    let broken = |error: &hyper::Error| Reason::Exchange(chain(error));
-    let stream = connect(location, Arrival::Named, trust, patience).await?;
-    let (mut sender, driver) =
-        http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-    let driver = tokio::spawn(driver);
-    let answer = sender.send_request(request(post, location)?).await.map_err(|error| broken(&error));
-    driver.abort();
-    let status = answer?.status();
+async fn once(post: &Post<'_>, location: &Location, trust: &Trust, patience: &Patience) -> Result<(), Reason> {
+    let question = question(post, location)?;
+    let mut connection = Connection::open(location, Arrival::Named, trust, patience).await?;
+    let answer = connection.ask(question, Bytes::copy_from_slice(post.body), patience.stall).await?;
+    let status = answer.status();
     match status.as_u16() {
         200..=299 => Ok(()),
         300..=399 => {
@@ -116,10 +108,8 @@ async fn once(post: &Post<'_>, location: &Location, trust: &Trust, patience: Dur
     }
 }
 
-fn request(post: &Post<'_>, location: &Location) -> Result<Request<Full<Bytes>>, Reason> {
-    let mut request = Request::post(location.target())
-        .header(HOST, location.authority())
-        .header(USER_AGENT, concat!("nodestrap/", env!("CARGO_PKG_VERSION")))
+fn question(post: &Post<'_>, location: &Location) -> Result<Builder, Reason> {
+    let mut question = head(Method::POST, location, location.target())
         .header(CONTENT_TYPE, "application/json")
         .header(CONNECTION, "close");
     for (name, value) in post.headers {
@@ -127,9 +117,7 @@ fn request(post: &Post<'_>, location: &Location) -> Result<Request<Full<Bytes>>,
         let name = HeaderName::try_from(name).map_err(|_| unusable.clone())?;
         let mut value = HeaderValue::try_from(value).map_err(|_| unusable)?;
         value.set_sensitive(true);
-        request = request.header(name, value);
+        question = question.header(name, value);
     }
-    request
-        .body(Full::new(Bytes::copy_from_slice(post.body)))
-        .map_err(|_| Reason::Url("it cannot be asked for over HTTP"))
+    Ok(question)
 }

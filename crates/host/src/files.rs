@@ -108,14 +108,7 @@ pub fn write_durable(
     refuse_obstacle(disk, path)?;
     make_folder_durable(disk, folder, PARENT_FOLDER_MODE)?;
     let file = FileWrite { path, mode, owner, content: bytes };
-    let switched = write_temporary(disk, &temporary, &file)
-        .and_then(|()| disk.sync_file(&temporary))
-        .and_then(|()| disk.rename(&temporary, path));
-    if let Err(error) = switched {
-        // Space back on a full disk; the first error is the one that counts.
-        let _ = disk.remove(&temporary);
-        return Err(error.into());
-    }
+    switch_in(disk, &temporary, &file, |written| disk.sync_file(written))?;
     Ok(disk.sync_folder(folder)?)
 }
 
@@ -126,11 +119,24 @@ pub fn write_volatile(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> 
     refuse_obstacle(disk, path)?;
     disk.make_folder(folder, PARENT_FOLDER_MODE)?;
     let file = FileWrite { path, mode, owner: None, content: bytes };
-    let switched = write_temporary(disk, &temporary, &file).and_then(|()| disk.rename(&temporary, path));
+    Ok(switch_in(disk, &temporary, &file, |_| Ok(()))?)
+}
+
+/// Written, settled, and only then the file of that name.
+fn switch_in(
+    disk: &dyn Disk,
+    temporary: &Path,
+    file: &FileWrite<'_>,
+    settle: impl FnOnce(&Path) -> Result<(), DiskError>,
+) -> Result<(), DiskError> {
+    let switched = write_temporary(disk, temporary, file)
+        .and_then(|()| settle(temporary))
+        .and_then(|()| disk.rename(temporary, file.path));
     if switched.is_err() {
-        let _ = disk.remove(&temporary);
+        // Space back on a full disk; the first error is the one that counts.
+        let _ = disk.remove(temporary);
     }
-    Ok(switched?)
+    switched
 }
 
 /// Makes a folder and its missing parents (0755), durable by name.

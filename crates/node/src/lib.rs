@@ -40,8 +40,8 @@ pub use platform::{Freshness, KEPT_PLATFORM_PATH, METADATA_DEADLINE, PlatformErr
 pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, SAVED_FOLDER, plan_reset, preview_reset, reset};
 pub use session::{
-    Applied, DeliverBundle, GatherFacts, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
-    apply_delivery, apply_prepared, apply_with, load_events, prepare, preview,
+    Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply, apply_delivery,
+    apply_prepared, load_events, prepare, preview,
 };
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use steps::Ownership;

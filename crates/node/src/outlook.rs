@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::{Event, EventKind, Report, RunOutcome, StepOutcome, Timestamp};
 use serde::Serialize;
 
-use crate::status::Phase;
+use crate::status::{Phase, is_complete};
 
 /// Whether a nodestrap holds the node's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,12 @@ pub(crate) fn outlook(phase: Phase, report: Option<&Report>, events: &[Event], w
     if !goes_on {
         now.clear();
     }
-    let next = next(phase, &now, &remaining, worker);
+    let next = match report {
+        Some(report) if phase == Phase::Unfinished && worker != Worker::AtWork && is_complete(report) => {
+            Some("nodestrap apply, which opens the gate again".to_owned())
+        }
+        _ => next(phase, &now, &remaining, worker),
+    };
     Outlook { since: since(phase, report, events).map(|at| at.to_string()), now, next, remaining }
 }
 

@@ -23,9 +23,10 @@ use render::gate::GATE_PATH;
 use serde::{Deserialize, Serialize};
 
 use crate::before::{self, BEFORE_FOLDER, Before, FileRecord, Now, RECORD_PATH, Record};
-use crate::gate::{self, GateState};
+use crate::gate::GateState;
 use crate::kept::KEPT_BUNDLES_FOLDER;
 use crate::session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
+use crate::status::observe_any_gate;
 use crate::steps::{Ownership, before_error, disk_error, file_error, unit_error};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER, STATE_FOLDER_MODE};
 use crate::told;
@@ -110,7 +111,7 @@ fn load_record(host: &NodeHost) -> Result<Option<Record>, SessionError> {
     if let Some(record) = before::load(disk).map_err(look)? {
         return Ok(Some(record));
     }
-    match gate::observe(disk, GATE_PATH).map_err(look)? {
+    match observe_any_gate(disk).map_err(look)? {
         GateState::Open { .. } => Err(SessionError::NoRecord),
         // Nothing was switched in, or a reset was cut off in its last moments.
         GateState::Absent | GateState::Damaged { .. } => Ok(None),

@@ -194,10 +194,7 @@ pub struct Surroundings<'a> {
 /// Finds the bundle; what it is told with is for those who watch.
 pub type DeliverBundle<'a> = &'a dyn Fn(&dyn Fn(&str)) -> Result<Delivered, BundleSourceError>;
 
-/// Asks for the facts, once the node is locked.
-pub type GatherFacts<'a> = &'a dyn Fn() -> Result<Facts, FactsError>;
-
-/// Facts and plan for a bundle.
+/// Facts and plan for a bundle, asked for once the node is locked.
 pub type Prepare<'a> = &'a dyn Fn(&Bundle) -> Result<Arc<(Facts, Plan<Action>)>, SessionError>;
 
 /// How a run went, and for which bundle, if one came.
@@ -211,21 +208,8 @@ pub fn apply(host: &NodeHost, delivered: &Delivered, surroundings: &Surroundings
     apply_prepared(host, delivered, surroundings, &|bundle| prepare(host, bundle).map(Arc::new))
 }
 
-/// The same, with facts from somewhere else; they are asked for once the node is locked.
-pub fn apply_with(
-    host: &NodeHost,
-    delivered: &Delivered,
-    surroundings: &Surroundings<'_>,
-    gather: GatherFacts<'_>,
-) -> Result<Report, SessionError> {
-    apply_prepared(host, delivered, surroundings, &|bundle| {
-        let facts = gather()?;
-        let plan = plan_first_boot(bundle, &facts)?;
-        Ok(Arc::new((facts, plan)))
-    })
-}
-
-/// The same, with another way to the facts and the plan: for tests that run the same plan a hundred thousand times.
+/// The same, with another way to the facts and the plan: for tests that have a metadata service of their own, or run the
+/// same plan a hundred thousand times.
 pub fn apply_prepared(
     host: &NodeHost,
     delivered: &Delivered,

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::bundle_source::{BundleSourceError, Delivered};
 use crate::gate::{self, GateState};
 use crate::outlook::{Outlook, Worker, failing_since, outlook};
+use crate::reset::RESTORE_STEP;
 use crate::session::{LOCK_PATH, load_events};
 use crate::steps::chain;
 
@@ -174,6 +175,15 @@ fn assess(
     if let RunOutcome::Rebooting { why, .. } = &report.outcome {
         return (Phase::Rebooting, format!("rebooting: {why}; resumes by itself"), None);
     }
+    if is_complete(report) {
+        let what = if *gate == GateState::Absent { "is gone" } else { "is damaged" };
+        let summary = format!(
+            "was complete, but the gate {} {what}: without it the kubelet does not start at the next boot; next: \
+             nodestrap apply",
+            bundle.gate.path
+        );
+        return (Phase::Unfinished, summary, None);
+    }
     let done = report.steps.iter().filter(|step| is_done(&step.outcome)).count();
     let summary = format!("{done} of {} steps done; the next apply resumes", report.steps.len());
     (Phase::Unfinished, summary, None)
@@ -198,6 +208,12 @@ fn notes(last_run: Option<&Report>) -> Vec<String> {
     let steps = last_run.map(|report| report.steps.as_slice()).unwrap_or_default();
     let done = steps.iter().filter(|step| is_done(&step.outcome));
     done.filter_map(|step| step.detail.as_ref().map(|detail| format!("{}: {detail}", step.id))).collect()
+}
+
+/// The last run opened the gate, or found it open.
+pub(crate) fn is_complete(report: &Report) -> bool {
+    let is_reset = report.steps.iter().any(|step| step.id.0 == RESTORE_STEP);
+    matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) && !is_reset
 }
 
 fn is_done(outcome: &StepOutcome) -> bool {
@@ -231,11 +247,14 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
     })
 }
 
-/// Which layout the node has, only its bundle could say.
-fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> {
-    match gate::observe(disk, GATE_PATH)? {
-        GateState::Absent => gate::observe(disk, EKSCTL_GATE_PATH),
-        found => Ok(found),
+/// For those who have no bundle at hand, which alone could say what layout the node has.
+pub(crate) fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> {
+    let ours = gate::observe(disk, GATE_PATH)?;
+    // Something else may lie where the other layout has its gate.
+    match gate::observe(disk, EKSCTL_GATE_PATH)? {
+        open @ GateState::Open { .. } => Ok(open),
+        found if ours == GateState::Absent => Ok(found),
+        _ => Ok(ours),
     }
 }
 

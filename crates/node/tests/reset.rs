@@ -13,12 +13,12 @@ use host::units::{ActiveState, UnitName, Units};
 use node::{Forgotten, ResetOptions, SessionError, Surroundings};
 use render::bundle::Bundle;
 
-use support::{FakeNode, GATE, bundle, clock, expect_converged, rich_bundle};
+use support::{FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, rich_bundle, ubuntu_bundle};
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 
 /// A machine that was used before: one of our files is there with other content, mode and owner, containerd runs and is
-/// enabled, and a foreign file is where the gate will be.
+/// enabled, and a foreign file is where the gate will be, and where another layout would have it.
 fn used(bundle: &Bundle) -> FakeNode {
     let node = FakeNode::new(bundle);
     let image = node.disk.uncounted();
@@ -26,7 +26,9 @@ fn used(bundle: &Bundle) -> FakeNode {
         host::files::write_durable(&image, Path::new(path), mode, content, Some((7, 8))).expect("written");
     };
     put(CONTAINERD, 0o640, b"version = 1 # mine\n");
-    put(GATE, 0o600, b"FOREIGN=1\n");
+    for gate in [GATE, &bundle.gate.path] {
+        put(gate, 0o600, b"FOREIGN=1\n");
+    }
     put("/var/lib/etcd/member/data", 0o600, b"precious");
     put("/var/lib/kubelet/pki/kubelet-client-current.pem", 0o600, b"identity");
     let containerd = UnitName("containerd.service".to_owned());
@@ -107,6 +109,26 @@ fn what_was_there_before_is_back_and_a_second_reset_finds_nothing() {
     }
 }
 
+/// eksctl's own scripts were here before: each of their files is there, and none is as ours will be.
+#[test]
+fn what_eksctls_layout_replaced_is_back() {
+    for bundle in [al2_bundle(), ubuntu_bundle()] {
+        let node = used(&bundle);
+        let image = node.disk.uncounted();
+        for file in bundle.files.iter().filter(|file| file.path != CONTAINERD) {
+            let content = [b"# eksctl's\n", file.content.as_slice()].concat();
+            host::files::write_durable(&image, Path::new(&file.path), 0o640, &content, Some((7, 8))).expect("written");
+        }
+        let before = tree(&node);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "apply");
+        assert!(node.gate_is_open());
+        expect_reset(&node, &bundle, "reset");
+        assert_same(&tree(&node), &before, &bundle.kind.os);
+        let again = node.apply(&bundle, 1).expect("runs");
+        expect_converged(&again, "again");
+    }
+}
+
 #[test]
 fn the_oldest_original_stays_through_many_bundles() {
     let first = bundle();
@@ -179,7 +201,7 @@ fn a_crash_at_every_effect_of_a_change_of_bundles_ends_in_the_same_files() {
 
 #[test]
 fn a_crash_anywhere_in_apply_can_be_undone() {
-    for (bundle, step) in [(bundle(), 1), (rich_bundle(), 3)] {
+    for (bundle, step) in [(bundle(), 1), (rich_bundle(), 3), (al2_bundle(), 3), (ubuntu_bundle(), 3)] {
         let clean = used(&bundle);
         let before = (tree(&clean), files(&clean));
         let from = clean.disk.operations();
@@ -323,12 +345,14 @@ fn data_is_never_touched_and_credentials_only_when_asked() {
 
 #[test]
 fn a_complete_node_without_a_record_is_left_alone() {
-    let bundle = bundle();
-    let node = used(&bundle);
-    expect_converged(&node.apply(&bundle, 0).expect("runs"), "apply");
-    node.disk.remove(Path::new("/var/lib/nodestrap/before/record.json")).expect("removed");
-    assert!(matches!(reset(&node, &bundle, ResetOptions::default(), 0), Err(SessionError::NoRecord)));
-    assert!(node.gate_is_open());
+    for bundle in [bundle(), al2_bundle(), ubuntu_bundle()] {
+        let node = used(&bundle);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "apply");
+        node.disk.remove(Path::new("/var/lib/nodestrap/before/record.json")).expect("removed");
+        let refused = reset(&node, &bundle, ResetOptions::default(), 0);
+        assert!(matches!(refused, Err(SessionError::NoRecord)), "{}", bundle.kind.os);
+        assert!(node.gate_is_open());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::record::{Context, SpecValue};
 use crate::syntax;
 use crate::tree::Node;
-use crate::values::{ApiServerUrl, ClusterName, DomainName, GroupName, Invalid, KubeVersion};
+use crate::values::{ApiServerUrl, ClusterName, DomainName, GroupName, Invalid, KubeVersion, text_value};
 use crate::view::Look;
 
 /// Types that are written as one text.
@@ -46,31 +46,7 @@ text_values!(
 macro_rules! checked_texts {
     ($($(#[$doc:meta])+ $name:ident($check:path, $example:literal)),+ $(,)?) => {
         $(
-            $(#[$doc])+
-            #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-            pub struct $name(String);
-
-            impl $name {
-                pub fn as_str(&self) -> &str {
-                    &self.0
-                }
-            }
-
-            impl FromStr for $name {
-                type Err = Invalid;
-
-                fn from_str(text: &str) -> Result<Self, Invalid> {
-                    $check(text)?;
-                    Ok(Self(text.to_owned()))
-                }
-            }
-
-            impl std::fmt::Display for $name {
-                fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    formatter.write_str(&self.0)
-                }
-            }
-
+            text_value!($(#[$doc])+ $name, $check);
             text_values!($name => $example);
         )+
     };

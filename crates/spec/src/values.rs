@@ -26,6 +26,7 @@ impl Invalid {
     }
 }
 
+/// A type that is one text with a rule of its own.
 macro_rules! text_value {
     ($(#[$doc:meta])* $name:ident, $check:path) => {
         $(#[$doc])*
@@ -47,13 +48,14 @@ macro_rules! text_value {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 formatter.write_str(&self.0)
             }
         }
     };
 }
+pub(crate) use text_value;
 
 text_value!(
     /// A DNS subdomain, so that tools which name clusters by domain (`prod.example.com`) can keep their names.

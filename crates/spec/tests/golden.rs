@@ -2,7 +2,7 @@
 
 mod support;
 
-use spec::{Colour, Origin, SecretDisplay, Source, explain, paths, render_mistakes};
+use spec::{Colour, ConfigNode, ConfigTree, Origin, SecretDisplay, Source, explain, paths, render_mistakes};
 use support::{TOKEN, cases, compare_golden, complete, complete_sources, example, expect_complete, read};
 
 #[test]
@@ -39,6 +39,36 @@ fn examples_complete_to_their_goldens() {
         let json = serde_json::to_string_pretty(&complete.to_json(SecretDisplay::Redacted)).unwrap();
         compare_golden(&format!("complete/{name}.json"), &format!("{json}\n"));
     }
+}
+
+fn folders_of_plug_ins(tree: &ConfigTree, found: &mut Vec<String>) {
+    for (name, node) in tree {
+        match node {
+            ConfigNode::Leaf(setting) if name.starts_with("bin_dir") => found.push(format!("{name}={}", setting.value)),
+            ConfigNode::Leaf(_) => {}
+            ConfigNode::Branch(below) => folders_of_plug_ins(below, found),
+        }
+    }
+}
+
+/// containerd 2.0 knows `bin_dir` alone, 2.4 `bin_dirs` alone; between them the old one is deprecated, and both are refused.
+#[test]
+fn the_folder_of_cni_plug_ins_is_named_as_the_containerd_of_the_spec_has_it() {
+    let cni = |runtime: &str| {
+        let group = format!("spec:\n  containerRuntime:\n    cniBinaries: /usr/lib/cni\n{runtime}");
+        let complete = expect_complete(&format!("{}\n{group}", example("minimal.yaml").trim_end()));
+        let mut written = Vec::new();
+        folders_of_plug_ins(&complete.groups[0].spec.container_runtime.config, &mut written);
+        written.join(" ")
+    };
+    let package =
+        |version: &str| cni(&format!("    source: package\n    package: {{name: c, version: \"{version}\"}}\n"));
+    let (one, list) = ("bin_dir=\"/usr/lib/cni\"", "bin_dirs=[\"/usr/lib/cni\"]");
+    assert_eq!([package("2.0.5-1"), package("1:2.0~rc1")], [one, one]);
+    assert_eq!([package("2.1.4-1"), package("2.4.2"), cni("")], [list, list, list]);
+    let configured = |config: &str| cni(&format!("    config: {config}\n"));
+    let plugins = "{plugins: {io.containerd.cri.v1.runtime: {cni: {bin_dir: /usr/lib/cni}}}}";
+    assert_eq!(configured(plugins), one, "only somebody with containerd 2.0 writes this");
 }
 
 #[test]

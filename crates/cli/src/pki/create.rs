@@ -1,5 +1,6 @@
 //! `pki create`: completes the files of a control plane.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -9,7 +10,7 @@ use ipnet::IpNet;
 use pki::{Certificate, Completed, ControlPlane, KeyAlgorithm, PkiFile, SubjectName, complete_control_plane};
 use serde::Serialize;
 
-use crate::documents::load_complete_with;
+use crate::documents::{complete_sources, load_sources};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::args::CreateArguments;
 use crate::pki::files::{PkiFolder, now, validity};
@@ -73,13 +74,14 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
         ),
         _ => {
             // The spec may name what this command is about to make. It is decided with a set of another cluster in its
-            // place, of which nothing is kept.
-            let nobody = nobodys_files(now)?;
-            let stand_in = |path: &Path| {
-                let file = nobody.iter().find(|file| path.ends_with(&file.path))?;
-                Some(file.content.expose().as_bytes().to_vec())
+            // place, of which nothing is kept; only then is one made.
+            let nobody = OnceCell::new();
+            let stand_in = |path: &Path, reason| {
+                let files = nobody.get_or_init(|| nobodys_files(now)).as_ref().map_err(String::clone)?;
+                let file = files.iter().find(|file| path.ends_with(&file.path)).ok_or(reason)?;
+                Ok(file.content.expose().as_bytes().to_vec())
             };
-            let spec = load_complete_with(&arguments.files, &stand_in, screen)?;
+            let spec = complete_sources(&load_sources(&arguments.files, screen)?, stand_in, screen)?;
             let networking = spec.cluster.networking;
             let etcd = spec.cluster.etcd;
             let member = |name| SubjectName::Dns(format!("{name}.{}", etcd.domain.value));
@@ -105,7 +107,7 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
     })
 }
 
-fn nobodys_files(now: SystemTime) -> Result<Vec<PkiFile>, Failure> {
+fn nobodys_files(now: SystemTime) -> Result<Vec<PkiFile>, String> {
     let nobody = ControlPlane {
         cluster_name: "nobody".to_owned(),
         api_server: "https://nobody.invalid:6443".to_owned(),
@@ -117,7 +119,7 @@ fn nobodys_files(now: SystemTime) -> Result<Vec<PkiFile>, Failure> {
         authority_validity: validity(now, Duration::from_secs(1)),
         validity: validity(now, Duration::from_secs(1)),
     };
-    Ok(complete_control_plane(&nobody, &BTreeMap::new()).or_fail(Code::NeedsPerson)?.new)
+    complete_control_plane(&nobody, &BTreeMap::new()).map(|made| made.new).map_err(|error| error.to_string())
 }
 
 /// 10.96.0.0/12, as in a spec that names none.

@@ -81,8 +81,23 @@ fn while_the_kubelet_joins_and_after() {
 fn with_a_damaged_gate() {
     let sandbox = Sandbox::applied();
     sandbox.write(GATE, "KUBELET_ARGS=\"--forged\"\n");
-    let json = at(&sandbox, 0, "unfinished", "the next apply resumes");
+    let json = at(&sandbox, 0, "unfinished", "damaged");
     assert!(json["gate"].as_str().unwrap().starts_with("damaged"), "{json}");
+}
+
+#[test]
+fn after_the_gate_was_taken_away() {
+    let sandbox = Sandbox::applied();
+    sandbox.remove(GATE);
+    let json = at(&sandbox, 0, "unfinished", GATE);
+    assert_eq!(json["gate"], "shut");
+    let text = sandbox.run("status", &[]).expect(0).out;
+    for words in ["is gone", "does not start at the next boot", "nodestrap apply"] {
+        assert!(json["summary"].as_str().unwrap().contains(words), "{text}");
+    }
+    assert!(!text.contains("steps done") && !text.contains("resumes"), "{text}");
+    sandbox.run("apply", &[]).expect(0);
+    at(&sandbox, 0, "joining", "complete");
 }
 
 #[test]

@@ -190,7 +190,11 @@ impl FakeNode {
             sink: &|_| {},
             on_recovery: &|_| {},
         };
-        node::apply_with(&self.host(), delivered, &surroundings, &|| self.facts())
+        node::apply_prepared(&self.host(), delivered, &surroundings, &|bundle| {
+            let facts = self.facts()?;
+            let plan = node::plan_first_boot(bundle, &facts)?;
+            Ok(Arc::new((facts, plan)))
+        })
     }
 
     /// What the disk says, and the metadata service.

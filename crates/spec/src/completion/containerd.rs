@@ -7,7 +7,7 @@ use crate::complete::{CompleteCluster, CompleteKubelet, ConfigNode, ConfigTree, 
 use crate::config;
 use crate::origin::Setting;
 use crate::texts::{AbsolutePath, Image};
-use crate::values::{PodNetwork, Runtime};
+use crate::values::{PodNetwork, Runtime, RuntimeSource};
 
 /// Where things stand in a version of the configuration.
 struct Places {
@@ -31,6 +31,9 @@ const THIRD: Places = Places {
     cni_binaries: "bin_dirs",
 };
 
+/// containerd 2.0 has one folder for CNI plug-ins; 2.1 warns of that, and 2.4 has the list alone.
+const THIRD_AT_FIRST: Places = Places { cni_binaries: "bin_dir", ..THIRD };
+
 /// containerd 1, for images that still have it: one plug-in that version 3 has split in two.
 const SECOND: Places = Places {
     version: 2,
@@ -53,9 +56,8 @@ impl Places {
         ["plugins", self.runtime, "cni", name]
     }
 
-    /// A list in version 3, one folder in version 2.
     fn folders(&self, folder: &str) -> Value {
-        if self.version == 3 { json!([folder]) } else { json!(folder) }
+        if self.cni_binaries == "bin_dirs" { json!([folder]) } else { json!(folder) }
     }
 }
 
@@ -86,8 +88,16 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
         return ConfigTree::new();
     }
     let old = config::find(user, &["version"]).map(config::node_to_json) == Some(json!(2));
-    let places = if old { &SECOND } else { &THIRD };
+    let release = named_release(inputs.spec);
+    let names_one_folder = config::find(user, &THIRD_AT_FIRST.cni("bin_dir")).is_some();
+    let places = match release {
+        _ if old => &SECOND,
+        Some((2, 0)) => &THIRD_AT_FIRST,
+        None if names_one_folder => &THIRD_AT_FIRST,
+        _ => &THIRD,
+    };
     check_agreement(inputs, places, systemd, user, check);
+    check_release(inputs, places, release, user, check);
     overlay(ours(inputs, places, systemd), user, check)
 }
 
@@ -145,6 +155,49 @@ fn ours(inputs: &Inputs<'_>, places: &Places, systemd: bool) -> ConfigTree {
 
 fn say(message: &str, advice: &str) -> (String, String) {
     (message.to_owned(), advice.to_owned())
+}
+
+/// Major and minor of the containerd that the spec has installed, where it says so: `2.1.4-1`, `1:1.7.27`.
+fn named_release(spec: &GroupSpec) -> Option<(u32, u32)> {
+    let runtime = &spec.container_runtime;
+    runtime.source.as_ref().filter(|source| source.value == RuntimeSource::Package)?;
+    let version = runtime.package.as_ref()?.value.version.as_str();
+    let version = version.split_once(':').map_or(version, |(_epoch, version)| version);
+    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// containerd 1 does not start with version 3, and no containerd has both ways to name the folder of CNI plug-ins.
+fn check_release(
+    inputs: &Inputs<'_>,
+    places: &Places,
+    release: Option<(u32, u32)>,
+    user: &ConfigTree,
+    check: &Check<'_>,
+) {
+    if places.version == 2 {
+        return;
+    }
+    if let Some((1, _)) = release {
+        let origin = inputs.spec.container_runtime.package.as_ref().map(|package| &package.origin);
+        let advice = match inputs.kubernetes_minor {
+            36.. => "name a package of containerd 2, which Kubernetes 1.36 and newer need",
+            _ => "write config: {version: 2}",
+        };
+        check.report(origin, "containerd 1 reads version 2 of its configuration", advice);
+    }
+    let other = if places.cni_binaries == "bin_dir" { "bin_dirs" } else { "bin_dir" };
+    check.agree(
+        user,
+        &places.cni(other),
+        |_| false,
+        || {
+            say(
+                "containerd 2.0 knows bin_dir alone, and newer ones want bin_dirs in its place",
+                &format!("write {}, or leave both out", places.cni_binaries),
+            )
+        },
+    );
 }
 
 const NEITHER: &str = "nodestrap writes version 3 of containerd's configuration, or version 2 for containerd 1";
