@@ -2,17 +2,19 @@
 //!
 //! strace does the harm. It counts calls for each thread and each kind of call, so every kind is walked through on its
 //! own until runs go by unharmed. Calls that change files are all taken. Of those that do not, every fifth of each kind
-//! is: what a death leaves on the disk is the same anywhere between two changes. The sandboxes lie in memory where that is possible: what is durable is proved in
-//! `crates/node/tests/crash.rs`, what is left behind by a death at any instant is proved here.
+//! is: what a death leaves on the disk is the same anywhere between two changes. The sandboxes lie in memory where that
+//! is possible: what is durable is proved in `crates/node/tests/crash.rs`, what is left behind by a death at any instant
+//! is proved here.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
-use support::{BINARY, BUNDLE, GATE, Ran, Sandbox, can_run, finish, other_bundle, program, text};
+use support::harm::{Harmed, place, traced, walk};
+use support::{BUNDLE, GATE, Ran, Sandbox, can_run, other_bundle, text};
 
 /// Calls that change files or make changes last. Opening with `O_CREAT` cannot be told from other opens; the write that
 /// follows stands for it.
@@ -46,31 +48,16 @@ const READING: [&str; 8] = ["openat2", "read", "statx", "newfstatat", "fstat", "
 /// A death in these says nothing: the program has not begun, or has ended.
 const OUTSIDE: [&str; 4] = ["execve", "exit_group", "exit", "restart_syscall"];
 
+const APPLY: &[&str] = &["--progress=none"];
+
 /// Runs at the same time: most of a traced run is waiting.
 const AT_ONCE: usize = 4;
 
-/// No kind of call is made so often; a walk beyond it does not end by itself.
-const MOST: u32 = 2000;
-
-/// As much memory as a few sandboxes, or the usual place.
-fn place() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() && tempfile::tempdir_in(memory).is_ok() { memory.to_owned() } else { std::env::temp_dir() }
-}
-
-fn traced(sandbox: &Sandbox, log: &Path, options: &[&str]) -> Ran {
-    let mut strace = program("strace");
-    strace.args(["-f", "-qq", "-o"]).arg(log).args(options).arg(BINARY);
-    strace.args(sandbox.arguments("apply", &["--progress=none"]));
-    finish(strace)
-}
-
 /// The kinds of call that an apply really makes, sorted.
 fn calls_in_use(story: &Story) -> Vec<String> {
-    let sandbox = story.begin();
-    let log = tempfile::NamedTempFile::new().unwrap();
-    traced(&sandbox, log.path(), &[]).expect(0);
-    let traced = text(log.path());
+    let (_sandbox, arguments) = story.begin();
+    let (ran, traced) = traced(&arguments, &[]);
+    ran.expect(0);
     let name = |line: &str| line.split_whitespace().nth(1)?.split_once('(').map(|(name, _)| name.to_owned());
     let is_name =
         |name: &String| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
@@ -82,6 +69,7 @@ fn calls_in_use(story: &Story) -> Vec<String> {
 struct Story {
     place: PathBuf,
     start: Start,
+    before: Sandbox,
     /// The tree that the first bundle makes, and the one that the last makes: the same on a first boot.
     old: BTreeMap<String, String>,
     new: BTreeMap<String, String>,
@@ -99,28 +87,31 @@ enum Start {
 impl Story {
     fn new(start: Start) -> Self {
         let place = place();
+        let before = Sandbox::delivered_in(&place);
+        if start != Start::FirstBoot {
+            before.run("apply", APPLY).expect(0);
+        }
+        match start {
+            Start::FirstBoot => {}
+            Start::OtherBundle => before.deliver(&other_bundle()),
+            Start::Edited => before.write("/etc/containerd/config.toml", "edited"),
+        }
         let undisturbed = Sandbox::delivered_in(&place);
-        undisturbed.run("apply", &["--progress=none"]).expect(0);
+        undisturbed.run("apply", APPLY).expect(0);
         let old = tree(&undisturbed);
         if start == Start::OtherBundle {
             undisturbed.deliver(&other_bundle());
-            undisturbed.run("apply", &["--progress=none"]).expect(0);
+            undisturbed.run("apply", APPLY).expect(0);
             assert_ne!(tree(&undisturbed), old);
         }
-        Self { place, start, old, new: tree(&undisturbed) }
+        Self { place, start, before, old, new: tree(&undisturbed) }
     }
 
-    fn begin(&self) -> Sandbox {
-        let sandbox = Sandbox::delivered_in(&self.place);
-        if self.start != Start::FirstBoot {
-            sandbox.run("apply", &["--progress=none"]).expect(0);
-        }
-        match self.start {
-            Start::FirstBoot => {}
-            Start::OtherBundle => sandbox.deliver(&other_bundle()),
-            Start::Edited => sandbox.write("/etc/containerd/config.toml", "edited"),
-        }
-        sandbox
+    /// A machine, and what to run on it.
+    fn begin(&self) -> (Sandbox, Vec<String>) {
+        let sandbox = self.before.copied_to(&self.place);
+        let arguments = sandbox.arguments("apply", APPLY);
+        (sandbox, arguments)
     }
 }
 
@@ -133,8 +124,6 @@ fn tree(sandbox: &Sandbox) -> BTreeMap<String, String> {
 
 struct Harm {
     call: String,
-    /// As strace writes it.
-    what: &'static str,
     /// Each, or every fifth, and so on.
     every: usize,
     /// How a run may end that was not killed.
@@ -146,35 +135,10 @@ fn never_began(ran: &Ran) -> bool {
     ran.code == Some(127) && ran.err.contains("error while loading shared libraries")
 }
 
-/// Walks through all places of one harm, and says how many there were.
-fn walk(story: &Story, harm: &Harm) -> u32 {
-    let Harm { call, what, every, may_end } = harm;
-    let (mut places, mut unharmed) = (0, 0);
-    for number in (1..=MOST).step_by(*every) {
-        let sandbox = story.begin();
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let inject = format!("inject={call}:{what}:when={number}");
-        let ran = traced(&sandbox, log.path(), &["-e", &format!("trace={call}"), "-e", &inject]);
-        let log = text(log.path());
-        let killed = ran.signal.is_some() || log.contains("killed by SIGKILL");
-        let failed = log.contains("(INJECTED)");
-        let ends_well = ran.code.is_some_and(|code| may_end.contains(&code));
-        assert!(killed || ends_well || never_began(&ran), "{inject}: {ran:?}");
-        judge(story, &sandbox, &ran, &inject);
-        if killed || failed {
-            places += 1;
-            continue;
-        }
-        // Threads share the work differently each time: one run that goes by proves little.
-        unharmed += 1;
-        if unharmed == 2 {
-            return places;
-        }
-    }
-    panic!("{call} has no end");
-}
-
-fn judge(story: &Story, sandbox: &Sandbox, ran: &Ran, harm: &str) {
+fn judge(story: &Story, sandbox: &Sandbox, harmed: &Harmed, may_end: &[i32]) {
+    let Harmed { how: harm, ran, .. } = harmed;
+    let ends_well = ran.code.is_some_and(|code| may_end.contains(&code));
+    assert!(harmed.is_killed || ends_well || never_began(ran), "{harm}: {ran:?}");
     if ran.code == Some(0) {
         assert!(sandbox.exists(GATE), "{harm}: success without a gate: {ran:?}");
     }
@@ -192,7 +156,7 @@ fn judge(story: &Story, sandbox: &Sandbox, ran: &Ran, harm: &str) {
     }
     let status = sandbox.run("status", &["--brief"]);
     assert!(matches!(status.code, Some(0 | 4)), "{harm}: {status:?}");
-    let again = sandbox.run("apply", &["--progress=none"]);
+    let again = sandbox.run("apply", APPLY);
     assert_eq!(again.code, Some(0), "{harm}: the next run: {again:?}");
     assert_eq!(tree(sandbox), story.new, "{harm}: another tree after the next run");
     assert_eq!(sandbox.run("gate", &[]).code, Some(0), "{harm}");
@@ -202,7 +166,7 @@ fn judge(story: &Story, sandbox: &Sandbox, ran: &Ran, harm: &str) {
         let restarts = books["units"]["containerd.service"]["restarts"].as_u64();
         assert!(restarts > Some(1), "{harm}: containerd still runs with the edited file: {books}");
     }
-    let third = sandbox.run("apply", &["--progress=none"]);
+    let third = sandbox.run("apply", APPLY);
     assert!(third.code == Some(0) && third.out.contains("nothing to do"), "{harm}: {third:?}");
 }
 
@@ -217,7 +181,7 @@ fn walk_all(start: Start, what: &'static str, choose: Choice) {
     let in_use = calls_in_use(&story);
     let uses = |call: &str| in_use.iter().any(|used| used == call);
     assert!(uses("write") && uses("renameat") && uses("syncfs") && uses("openat2"), "{in_use:?}");
-    let harm = |call: String| choose(&call).map(|(every, may_end)| Harm { call, what, every, may_end });
+    let harm = |call: String| choose(&call).map(|(every, may_end)| Harm { call, every, may_end });
     let todo: Mutex<Vec<Harm>> = Mutex::new(in_use.into_iter().filter_map(harm).collect());
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -225,7 +189,8 @@ fn walk_all(start: Start, what: &'static str, choose: Choice) {
             scope.spawn(|| {
                 loop {
                     let Some(harm) = todo.lock().unwrap().pop() else { break };
-                    let places = walk(&story, &harm);
+                    let judge = |sandbox: &Sandbox, harmed: &Harmed| judge(&story, sandbox, harmed, harm.may_end);
+                    let places = walk((&harm.call, what, harm.every), || story.begin(), judge);
                     done.lock().unwrap().push((harm.call, places));
                 }
             });

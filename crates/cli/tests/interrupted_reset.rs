@@ -5,18 +5,16 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-
-use support::{BINARY, GATE, Ran, Sandbox, Times, can_run, entries, finish, program, text};
+use support::harm::{self, Harmed};
+use support::{GATE, Sandbox, Times, can_run, entries};
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 const CALLS: [&str; 7] = ["write", "mkdirat", "unlinkat", "renameat", "fsync", "syncfs", "fchmod"];
-/// No kind of call is made so often; a walk beyond it does not end by itself.
-const MOST: u32 = 400;
+const RESET: &[&str] = &["--yes", "--progress=none"];
 
 /// A machine with a file of its own where one of ours goes, bootstrapped; and what it was before.
-fn applied(place: &Path) -> (Sandbox, BTreeMap<String, String>) {
-    let sandbox = Sandbox::delivered_in(place);
+fn applied() -> (Sandbox, BTreeMap<String, String>) {
+    let sandbox = Sandbox::delivered_in(&harm::place());
     sandbox.write(CONTAINERD, "version = 1 # mine\n");
     sandbox.chmod(CONTAINERD, 0o640);
     let before = bare(&sandbox);
@@ -30,53 +28,34 @@ fn bare(sandbox: &Sandbox) -> BTreeMap<String, String> {
     tree
 }
 
-fn traced(sandbox: &Sandbox, log: &Path, call: &str, inject: &str) -> Ran {
-    let mut strace = program("strace");
-    strace.args(["-f", "-qq", "-o"]).arg(log).args(["-e", &format!("trace={call}"), "-e", inject]).arg(BINARY);
-    strace.args(sandbox.arguments("reset", &["--yes", "--progress=none"]));
-    finish(strace)
-}
-
-/// How many places there were.
-fn walk(call: &str, harm: &str) -> u32 {
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let (mut places, mut unharmed) = (0, 0);
-    for number in 1..=MOST {
-        let (sandbox, before) = applied(&place);
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let inject = format!("inject={call}:{harm}:when={number}");
-        let ran = traced(&sandbox, log.path(), call, &inject);
-        let log = text(log.path());
-        let harmed = ran.signal.is_some() || log.contains("killed by SIGKILL") || log.contains("(INJECTED)");
-        if ran.signal.is_none() && !log.contains("killed by SIGKILL") {
-            assert!(matches!(ran.code, Some(0 | 4)), "{inject}: {ran:?}");
-        }
-        if sandbox.exists(GATE) {
-            assert_eq!(sandbox.run("verify", &[]).code, Some(0), "{inject}: the gate is open on what is half undone");
-        }
-        sandbox.run("reset", &["--yes", "--progress=none"]).expect(0);
-        let found = bare(&sandbox);
-        assert!(found == before, "{inject}: not as before: {:?}", found.keys().collect::<Vec<_>>());
-        places += u32::from(harmed);
-        unharmed += u32::from(!harmed);
-        // Threads share the work differently each time: one run that goes by proves little.
-        if unharmed == 2 {
-            return places;
-        }
+fn judge(sandbox: &Sandbox, harmed: &Harmed, before: &BTreeMap<String, String>) {
+    let Harmed { how: harm, ran, .. } = harmed;
+    assert!(harmed.is_killed || matches!(ran.code, Some(0 | 4)), "{harm}: {ran:?}");
+    if sandbox.exists(GATE) {
+        assert_eq!(sandbox.run("verify", &[]).code, Some(0), "{harm}: the gate is open on what is half undone");
     }
-    panic!("{call} has no end");
+    sandbox.run("reset", RESET).expect(0);
+    let found = bare(sandbox);
+    assert!(found == *before, "{harm}: not as before: {:?}", found.keys().collect::<Vec<_>>());
 }
 
-fn walk_all(harm: &str, calls: &[&'static str]) {
+fn walk_all(what: &str, calls: &[&'static str]) {
     if !can_run("strace") {
         return;
     }
+    let (applied, before) = applied();
+    let begin = || {
+        let sandbox = applied.copied_to(&harm::place());
+        let arguments = sandbox.arguments("reset", RESET);
+        (sandbox, arguments)
+    };
+    let judge = |sandbox: &Sandbox, harmed: &Harmed| judge(sandbox, harmed, &before);
+    let walk = |call: &'static str| harm::walk((call, what, 1), &begin, &judge);
     let places: Vec<(&str, u32)> = std::thread::scope(|scope| {
-        let walks: Vec<_> = calls.iter().map(|call| (*call, scope.spawn(move || walk(call, harm)))).collect();
+        let walks: Vec<_> = calls.iter().map(|call| (*call, scope.spawn(|| walk(call)))).collect();
         walks.into_iter().map(|(call, walk)| (call, walk.join().unwrap())).collect()
     });
-    eprintln!("{harm}: {places:?}");
+    eprintln!("{what}: {places:?}");
     let count = |wanted: &str| places.iter().find(|(call, _)| *call == wanted).map_or(0, |(_, count)| *count);
     assert!(count("unlinkat") > 10 && count("fsync") > 10, "{places:?}");
 }

@@ -31,6 +31,7 @@ mod flatcar;
 mod identities;
 mod keeper;
 mod lab;
+mod listener;
 pub mod metadata;
 mod mounts;
 mod network;

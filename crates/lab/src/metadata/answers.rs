@@ -3,7 +3,7 @@
 use data_encoding::BASE64;
 use serde_json::json;
 
-use super::Request;
+use crate::listener::Request;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {

@@ -2,63 +2,17 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use lab::{Lab, LabOptions, Node, NodeOptions, WorkerSpec};
+use anyhow::Result;
+use lab::metadata::{Instance, MetadataServer, Provider};
+use lab::{Lab, LabOptions, Node, WorkerSpec};
 
 use super::support::*;
 
 const GATE: &str = "/etc/eksctl/kubelet.local.env";
 const INSTANCE: &str = "i-0123456789abcdef0";
 
-/// AWS's service, version 2, for one machine. What it is told to say is in its folder, so that a test can change it.
-const METADATA: &str = r#"
-import http.server, os
-TOKEN = "AQAEAKyc3EiOFn2ZbGm9uDtQ4mJt0S1X7eVnWQpLrHcYd5oU6xA2Kg=="
-class Service(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def say(self, status, text):
-        self.send_response(status); self.send_header("Content-Length", str(len(text))); self.end_headers(); self.wfile.write(text)
-    def do_PUT(self):
-        self.say(200, TOKEN.encode()) if self.path == "/latest/api/token" else self.say(404, b"")
-    def do_GET(self):
-        if self.headers.get("X-aws-ec2-metadata-token") != TOKEN:
-            return self.say(401, b"<html>401 - Unauthorized</html>")
-        path = "/srv/metadata" + os.path.normpath(self.path)
-        self.say(200, open(path, "rb").read()) if os.path.isfile(path) else self.say(404, b"<html>404 - Not Found</html>")
-http.server.ThreadingHTTPServer(("169.254.169.254", 80), Service).serve_forever()
-"#;
-const METADATA_UNIT: &str = "[Unit]\nDescription=Metadata service of the lab\nBefore=k8s-node-bootstrap.service\n\n\
-     [Service]\nExecStartPre=-/usr/sbin/ip address add 169.254.169.254/32 dev lo\n\
-     ExecStart=/usr/bin/python3 /srv/metadata.py\n\n[Install]\nWantedBy=multi-user.target\n";
 /// The plug-in of the VPC would write one; this is of the lab's own network.
 const CNI: &str = r#"{"cniVersion":"1.0.0","name":"lab","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.97.200.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}"#;
-
-fn write(root: &Path, path: &str, text: &str) -> Result<()> {
-    let path = root.join(path);
-    std::fs::create_dir_all(path.parent().context("no folder")?)?;
-    std::fs::write(path, text).context("writing")
-}
-
-/// Installs the metadata service into a root that has not been booted.
-fn with_metadata(root: &Path, address: &str, instance_type: &str) -> Result<()> {
-    write(root, "srv/metadata.py", METADATA)?;
-    let values = [
-        ("local-ipv4", address),
-        ("instance-id", INSTANCE),
-        ("instance-type", instance_type),
-        ("placement/availability-zone", "eu-west-1a"),
-        ("placement/region", "eu-west-1"),
-    ];
-    for (name, value) in values {
-        write(root, &format!("srv/metadata/latest/meta-data/{name}"), value)?;
-    }
-    let unit = "usr/lib/systemd/system/nodestrap-lab-metadata.service";
-    write(root, unit, METADATA_UNIT)?;
-    let wants = root.join("etc/systemd/system/multi-user.target.wants");
-    std::fs::create_dir_all(&wants)?;
-    let link = wants.join("nodestrap-lab-metadata.service");
-    std::os::unix::fs::symlink(Path::new("/").join(unit), link).context("enabling the metadata service")
-}
 
 fn spec(lab: &Lab, os: &str, more: &str) -> WorkerSpec {
     WorkerSpec {
@@ -72,20 +26,21 @@ fn spec(lab: &Lab, os: &str, more: &str) -> WorkerSpec {
     }
 }
 
-fn eks_node(
-    lab: &Lab,
-    spec: &WorkerSpec,
-    instance_type: &'static str,
-    image: fn(&Path) -> Result<()>,
-) -> NodeOptions<'static> {
-    let user_data = user_data(spec);
-    // The first node of a lab.
-    let address = "10.99.0.11";
-    assert!(lab.kubectl(&["get", "nodes", "-o", "name"]).expect("the API server answers").is_empty());
-    node("n1", &user_data).before_boot(move |root| {
-        image(root)?;
-        with_metadata(root, address, instance_type)
-    })
+/// Boots a node of EKS, whose metadata service lives as long as its value does.
+fn boot(lab: &Lab, spec: &WorkerSpec, kind: &str, image: fn(&Path) -> Result<()>) -> (Node, MetadataServer) {
+    let options = node("n1", &user_data(spec)).before_boot(image).not_started();
+    let machine = lab.add_node(options).expect("a node");
+    let instance = Instance {
+        id: INSTANCE.to_owned(),
+        kind: kind.to_owned(),
+        ipv4: Some(machine.addresses().v4.to_string()),
+        region: "eu-west-1".to_owned(),
+        zone: "eu-west-1a".to_owned(),
+        ..Instance::of(Provider::Aws)
+    };
+    let service = lab.start_metadata_service("n1", instance).expect("a metadata service");
+    machine.start().expect("the node boots");
+    (machine, service)
 }
 
 fn assert_no_tools(machine: &Node) {
@@ -112,7 +67,8 @@ fn variable(gate: &str, name: &str) -> String {
 /// What a gate of this layout says, and what the kubelet made of it.
 fn assert_joined_with_facts(lab: &Lab, machine: &Node, max_pods: &str) {
     let gate = machine.read_file(GATE).expect("the gate");
-    for (name, value) in [("NODE_IP", "10.99.0.11"), ("INSTANCE_ID", INSTANCE), ("MAX_PODS", max_pods)] {
+    let address = machine.addresses().v4.to_string();
+    for (name, value) in [("NODE_IP", &*address), ("INSTANCE_ID", INSTANCE), ("MAX_PODS", max_pods)] {
         assert_eq!(variable(&gate, name), value, "{gate}");
     }
     let seen = lab.kubectl_json(&["get", "node", "n1"]).expect("the Node");
@@ -120,7 +76,7 @@ fn assert_joined_with_facts(lab: &Lab, machine: &Node, max_pods: &str) {
     assert_eq!(seen["metadata"]["labels"]["example.com/pool"], "workers");
     assert_eq!(seen["status"]["capacity"]["pods"], max_pods);
     let addresses = seen["status"]["addresses"].to_string();
-    assert!(addresses.contains("10.99.0.11"), "{addresses}");
+    assert!(addresses.contains(&address), "{addresses}");
 }
 
 fn wait_mended(machine: &Node, kubelet: &str) {
@@ -136,8 +92,7 @@ fn wait_mended(machine: &Node, kubelet: &str) {
 fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let spec = spec(&lab, "al2", "");
-    let machine =
-        lab.add_node(eks_node(&lab, &spec, "m5.large", lab::stand_in_for_amazon_linux_2)).expect("the node boots");
+    let (machine, _service) = boot(&lab, &spec, "m5.large", lab::stand_in_for_amazon_linux_2);
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
     assert_no_tools(&machine);
     assert_joined_with_facts(&lab, &machine, "29");
@@ -169,8 +124,7 @@ fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
 fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_many_pods() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let unknown = spec(&lab, "al2", "");
-    let machine =
-        lab.add_node(eks_node(&lab, &unknown, "m99.large", lab::stand_in_for_amazon_linux_2)).expect("the node boots");
+    let (machine, _service) = boot(&lab, &unknown, "m99.large", lab::stand_in_for_amazon_linux_2);
     machine
         .wait_until("the refusal", PATIENCE, |node| {
             Ok(node.journal("k8s-node-bootstrap.service").contains("m99.large"))
@@ -191,8 +145,7 @@ fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_man
 fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let spec = spec(&lab, "ubuntu", "");
-    let machine =
-        lab.add_node(eks_node(&lab, &spec, "t3.medium", lab::stand_in_for_ubuntu_of_eks)).expect("the node boots");
+    let (machine, _service) = boot(&lab, &spec, "t3.medium", lab::stand_in_for_ubuntu_of_eks);
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
     assert_no_tools(&machine);
     assert_joined_with_facts(&lab, &machine, "17");
