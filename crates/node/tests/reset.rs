@@ -6,14 +6,14 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engine::{Report, RunOutcome, Workers};
+use engine::{Report, RunOutcome};
 use host::disk::{Disk, Kind};
 use host::fake::{Crash, Entry, Fault, Moment, Repeat};
 use host::units::{ActiveState, UnitName, Units};
-use node::{Forgotten, ResetOptions, SessionError, Surroundings};
+use node::{Forgotten, ResetOptions, SessionError};
 use render::bundle::Bundle;
 
-use support::{FakeNode, GATE, bundle, clock, expect_converged, rich_bundle};
+use support::{FakeNode, GATE, bundle, clock, expect_converged, rich_bundle, surroundings};
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 
@@ -66,15 +66,7 @@ fn reset(
     options: ResetOptions,
     order: u64,
 ) -> Result<(Option<Report>, Forgotten), SessionError> {
-    let clock = clock();
-    let surroundings = Surroundings {
-        clock: &clock,
-        jitter: &|| u64::MAX / 2,
-        workers: Workers::Sequential { order },
-        sink: &|_| {},
-        on_recovery: &|_| {},
-    };
-    node::reset(&node.host(), Some(bundle), options, &surroundings)
+    node::reset(&node.host(), Some(bundle), options, &surroundings(&clock(), order))
 }
 
 #[track_caller]
