@@ -175,25 +175,17 @@ mod tests {
 
     const AUTHORITY: &str = include_str!("../tests/authority.crt");
 
-    struct TestClock {
-        clock: FakeClock,
-        /// Somebody sets the clock to this once so long has passed.
-        set: Option<(Duration, u64)>,
-    }
+    struct TestClock(FakeClock);
 
     impl Clock for TestClock {
         fn now(&self) -> Timestamp {
-            Timestamp(self.clock.now_ms())
+            Timestamp(self.0.now_ms())
         }
         fn monotonic(&self) -> Duration {
-            self.clock.monotonic()
+            self.0.monotonic()
         }
         fn sleep(&self, duration: Duration) {
-            self.clock.sleep(duration);
-            if let Some((after, to)) = self.set.filter(|(after, _)| self.clock.monotonic() >= *after) {
-                let _ = after;
-                self.clock.set_wall(to);
-            }
+            self.0.sleep(duration);
         }
     }
 
@@ -246,17 +238,18 @@ mod tests {
     fn a_clock_that_is_set_in_time_is_waited_for_and_one_that_is_not_is_named() {
         let disk = FakeDisk::new();
         let right = RELEASED.0 + 1;
-        let late = TestClock { clock: FakeClock::new(0), set: Some((Duration::from_secs(12), right)) };
+        let late = TestClock(FakeClock::new(0));
+        late.0.set_wall_after(Duration::from_secs(12), right);
         assert_eq!(wait_for_clock(&disk, None, &late), Ok(()));
-        let never = TestClock { clock: FakeClock::new(0), set: None };
+        let never = TestClock(FakeClock::new(0));
         let wrong = wait_for_clock(&disk, None, &never).unwrap_err();
         assert_eq!((wrong.says, wrong.at_least), (Timestamp(30_000), RELEASED));
         assert_eq!(never.monotonic(), CLOCK_DEADLINE);
         let made = newest_not_before(AUTHORITY).unwrap().0;
-        let good = TestClock { clock: FakeClock::new(made), set: None };
+        let good = TestClock(FakeClock::new(made));
         assert_eq!(wait_for_clock(&disk, Some(AUTHORITY), &good), Ok(()));
         assert_eq!(good.monotonic(), Duration::ZERO, "nobody waits for a clock that is right");
-        let early = TestClock { clock: FakeClock::new(made - 60_000), set: None };
+        let early = TestClock(FakeClock::new(made - 60_000));
         assert!(wait_for_clock(&disk, Some(AUTHORITY), &early).unwrap_err().because.contains("certificate"));
     }
 

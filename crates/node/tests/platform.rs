@@ -5,13 +5,13 @@ mod support;
 
 use std::path::Path;
 
-use engine::{Report, Workers};
+use engine::Report;
 use host::disk::Disk as _;
 use host::fake::{Crash, Moment};
-use node::{BundleSourceError, Delivered, NodeHost, Surroundings};
+use node::{BundleSourceError, Delivered, NodeHost};
 use render::Stub;
 use render::bundle::{BUNDLE_PATH, Bundle};
-use support::{FakeNode, bundle, clock, expect_converged};
+use support::{FakeNode, bundle, clock, expect_converged, surroundings};
 
 const VOLUME: &str = "/dev/disk/by-label/cidata";
 
@@ -46,15 +46,7 @@ fn load(host: &NodeHost, bundle: &Bundle) -> Result<Delivered, BundleSourceError
 fn run(node: &FakeNode, bundle: &Bundle, order: u64) -> Option<Report> {
     let host = node.host();
     let delivered = load(&host, bundle).ok()?;
-    let clock = clock();
-    let surroundings = Surroundings {
-        clock: &clock,
-        jitter: &|| u64::MAX / 2,
-        workers: Workers::Sequential { order },
-        sink: &|_| {},
-        on_recovery: &|_| {},
-    };
-    node::apply(&host, &delivered, &surroundings).ok()
+    node::apply(&host, &delivered, &surroundings(&clock(), order)).ok()
 }
 
 #[test]

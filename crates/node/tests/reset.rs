@@ -6,14 +6,14 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engine::{Report, RunOutcome, Workers};
+use engine::{Report, RunOutcome};
 use host::disk::{Disk, Kind};
 use host::fake::{Crash, Entry, Fault, Moment, Repeat};
 use host::units::{ActiveState, UnitName, Units};
-use node::{Forgotten, ResetOptions, SessionError, Surroundings};
+use node::{Forgotten, ResetOptions, SessionError};
 use render::bundle::Bundle;
 
-use support::{FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, rich_bundle, ubuntu_bundle};
+use support::{FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, rich_bundle, surroundings, ubuntu_bundle};
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 
@@ -68,15 +68,7 @@ fn reset(
     options: ResetOptions,
     order: u64,
 ) -> Result<(Option<Report>, Forgotten), SessionError> {
-    let clock = clock();
-    let surroundings = Surroundings {
-        clock: &clock,
-        jitter: &|| u64::MAX / 2,
-        workers: Workers::Sequential { order },
-        sink: &|_| {},
-        on_recovery: &|_| {},
-    };
-    node::reset(&node.host(), Some(bundle), options, &surroundings)
+    node::reset(&node.host(), Some(bundle), options, &surroundings(&clock(), order))
 }
 
 #[track_caller]
@@ -116,7 +108,7 @@ fn what_eksctls_layout_replaced_is_back() {
         let node = used(&bundle);
         let image = node.disk.uncounted();
         for file in bundle.files.iter().filter(|file| file.path != CONTAINERD) {
-            let content = [b"# eksctl's\n", file.content.as_slice()].concat();
+            let content = [b"# eksctl's\n", &*file.content].concat();
             host::files::write_durable(&image, Path::new(&file.path), 0o640, &content, Some((7, 8))).expect("written");
         }
         let before = tree(&node);

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use engine::{ErrorClass, RunOutcome, Workers};
+use engine::{ErrorClass, RunOutcome};
 use host::disk::Disk;
 use host::fake::{Crash, FakeDisk, Fault, Moment, Repeat};
 use node::{
@@ -13,7 +13,7 @@ use node::{
     SUCCESS_PATH, Surroundings,
 };
 
-use support::{FakeNode, bundle, clock, rich_bundle};
+use support::{FakeNode, bundle, clock, rich_bundle, surroundings};
 
 fn exists(disk: &FakeDisk, path: &str) -> bool {
     disk.stat(Path::new(path)).expect("readable").is_some()
@@ -26,15 +26,12 @@ fn run_and_tell(
 ) -> Option<(Applied, NodeReport)> {
     let (clock, host) = (clock(), node.host());
     let surroundings = Surroundings {
-        clock: &clock,
-        jitter: &|| 0,
-        workers: Workers::Sequential { order: 0 },
         sink: &|event| {
             if matches!(event.kind, engine::EventKind::StepStarted { .. }) {
                 let _ = node::withdraw(&node.disk);
             }
         },
-        on_recovery: &|_| {},
+        ..surroundings(&clock, 0)
     };
     let applied = node::apply_delivery(&host, &|_| deliver(), None, &surroundings).ok()?;
     let report = NodeReport::new(&host, &applied);

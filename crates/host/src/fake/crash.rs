@@ -64,7 +64,19 @@ struct State {
     crash: Option<(u64, Moment)>,
     fault: Option<(u64, Fault, Repeat)>,
     crashed: bool,
-    log: Vec<String>,
+    log: Vec<Line>,
+}
+
+/// Of the log; written out only for whoever reads it.
+struct Line {
+    what: String,
+    end: End,
+}
+
+enum End {
+    Done,
+    Killed(Moment),
+    Failed(Fault),
 }
 
 /// What the caller must do with its operation.
@@ -105,7 +117,7 @@ impl CrashPoint {
 
     /// One line per operation, for example `3 rename /a/.x.nodestrap-new /a/x`.
     pub fn log(&self) -> Vec<String> {
-        self.with(|state| state.log.clone())
+        self.with(|state| state.log.iter().zip(1..).map(|(line, number)| line.show(number)).collect())
     }
 
     /// Reading is no operation, but the dead do not read.
@@ -117,38 +129,42 @@ impl CrashPoint {
         })
     }
 
-    pub(crate) fn operation(&self, what: &str) -> io::Result<Verdict> {
+    pub(crate) fn operation(&self, what: String) -> io::Result<Verdict> {
         self.with(|state| {
             if state.crashed {
                 return Err(crashed());
             }
             state.done += 1;
-            let (n, line) = (state.done, format!("{} {what}", state.done));
-            match (state.crash, state.fault) {
-                (Some((at, Moment::Before)), _) if at == n => {
-                    state.crashed = true;
-                    state.log.push(format!("{line} (killed before)"));
-                    Err(crashed())
-                }
+            let n = state.done;
+            let (end, verdict) = match (state.crash, state.fault) {
                 (Some((at, moment)), _) if at == n => {
                     state.crashed = true;
-                    state.log.push(format!("{line} (killed {moment:?})"));
-                    Ok(Verdict::DoThenDie(moment))
+                    let is_done = moment != Moment::Before;
+                    (End::Killed(moment), if is_done { Ok(Verdict::DoThenDie(moment)) } else { Err(crashed()) })
                 }
-                (_, Some((at, fault, repeat))) if is_hit(what, n, at, fault, repeat) => {
-                    state.log.push(format!("{line} (failed: {fault:?})"));
-                    Err(fault.error())
+                (_, Some((at, fault, repeat))) if is_hit(&what, n, at, fault, repeat) => {
+                    (End::Failed(fault), Err(fault.error()))
                 }
-                _ => {
-                    state.log.push(line);
-                    Ok(Verdict::Do)
-                }
-            }
+                _ => (End::Done, Ok(Verdict::Do)),
+            };
+            state.log.push(Line { what, end });
+            verdict
         })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Line {
+    fn show(&self, number: u64) -> String {
+        let what = &self.what;
+        match self.end {
+            End::Done => format!("{number} {what}"),
+            End::Killed(moment) => format!("{number} {what} (killed {moment:?})"),
+            End::Failed(fault) => format!("{number} {what} (failed: {fault:?})"),
+        }
     }
 }
 

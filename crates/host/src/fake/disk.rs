@@ -1,5 +1,6 @@
 //! [`FakeDisk`]: the trait above the tree, with the crash point in front of every change.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -101,18 +102,29 @@ impl FakeDisk {
 
     /// Everything on the disk by path, without `/`.
     pub fn snapshot(&self) -> BTreeMap<PathBuf, Entry> {
-        let tree = self.tree();
         let mut entries = BTreeMap::new();
+        self.walk(|tree, path, ino| drop(entries.insert(path, entry(tree, ino))));
+        entries
+    }
+
+    /// The paths of a snapshot, in no order: nothing is copied.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        self.walk(|_, path, _| paths.push(path));
+        paths
+    }
+
+    fn walk(&self, mut visit: impl FnMut(&Tree, PathBuf, Ino)) {
+        let tree = self.tree();
         let mut todo = vec![(PathBuf::from("/"), 0)];
         while let Some((path, ino)) = todo.pop() {
             if let Node::Folder(folder) = &tree.inode(ino).node {
                 todo.extend(folder.now.iter().map(|(name, child)| (path.join(name), *child)));
             }
-            if path != Path::new("/") {
-                entries.insert(path, entry(&tree, ino));
+            if ino != 0 {
+                visit(&tree, path, ino);
             }
         }
-        entries
     }
 
     /// A digest of the snapshot, without what lies at or below the given paths.
@@ -153,7 +165,7 @@ impl FakeDisk {
         &self,
         operation: &'static str,
         path: &Path,
-        what: &str,
+        what: String,
         change: impl FnOnce(&mut Tree, Moment) -> io::Result<T>,
     ) -> Result<T, DiskError> {
         let run = || match self.crash.operation(what)? {
@@ -194,7 +206,7 @@ fn or_none<T>(result: io::Result<Option<T>>) -> io::Result<Option<T>> {
 impl Disk for FakeDisk {
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
         self.look("read", path, |tree| {
-            let Some(ino) = or_none(tree.place(path, true).map(|place| place.found))? else { return Ok(None) };
+            let Some(ino) = or_none(tree.find(path, true))? else { return Ok(None) };
             match &tree.inode(ino).node {
                 Node::File(file) if file.now.len() as u64 > limit => {
                     Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")))
@@ -207,7 +219,7 @@ impl Disk for FakeDisk {
 
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         self.look("look at", path, |tree| {
-            let found = or_none(tree.place(path, false).map(|place| place.found))?;
+            let found = or_none(tree.find(path, false))?;
             Ok(found.map(|ino| stat(tree, ino)))
         })
     }
@@ -220,69 +232,74 @@ impl Disk for FakeDisk {
     }
 
     fn create(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<(), DiskError> {
-        let what = format!("create {} {mode:o} {} bytes", path.display(), bytes.len());
-        self.change("create", path, &what, |tree, moment| tree.create(path, mode, bytes, moment))
+        let what = format!("create {} {mode:o} {} bytes", text(path), bytes.len());
+        self.change("create", path, what, |tree, moment| tree.create(path, mode, bytes, moment))
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-        let what = format!("append {} {} bytes", path.display(), bytes.len());
-        self.change("append to", path, &what, |tree, moment| tree.append(path, bytes, moment))
+        let what = format!("append {} {} bytes", text(path), bytes.len());
+        self.change("append to", path, what, |tree, moment| tree.append(path, bytes, moment))
     }
 
     fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError> {
-        let what = format!("truncate {} {length}", path.display());
-        self.change("truncate", path, &what, |tree, _| tree.truncate(path, length))
+        let what = format!("truncate {} {length}", text(path));
+        self.change("truncate", path, what, |tree, _| tree.truncate(path, length))
     }
 
     fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
-        let what = format!("make-folder {} {mode:o}", path.display());
-        self.change("make folder", path, &what, |tree, _| tree.make_folder(path, mode))
+        let what = format!("make-folder {} {mode:o}", text(path));
+        self.change("make folder", path, what, |tree, _| tree.make_folder(path, mode))
     }
 
     fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError> {
-        let what = format!("symlink {} {target}", path.display());
-        self.change("make link", path, &what, |tree, _| tree.symlink(target, path))
+        let what = format!("symlink {} {target}", text(path));
+        self.change("make link", path, what, |tree, _| tree.symlink(target, path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        let what = format!("rename {} {}", from.display(), to.display());
-        self.change("rename to", to, &what, |tree, _| tree.rename(from, to))
+        let what = format!("rename {} {}", text(from), text(to));
+        self.change("rename to", to, what, |tree, _| tree.rename(from, to))
     }
 
     fn remove(&self, path: &Path) -> Result<bool, DiskError> {
-        let what = format!("remove {}", path.display());
-        self.change("remove", path, &what, |tree, _| tree.remove(path))
+        let what = format!("remove {}", text(path));
+        self.change("remove", path, what, |tree, _| tree.remove(path))
     }
 
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError> {
-        let what = format!("set-owner {} {uid}:{gid}", path.display());
-        self.change("set owner of", path, &what, |tree, _| tree.set_owner(path, (uid, gid)))
+        let what = format!("set-owner {} {uid}:{gid}", text(path));
+        self.change("set owner of", path, what, |tree, _| tree.set_owner(path, (uid, gid)))
     }
 
     fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
-        let what = format!("sync-file {}", path.display());
-        self.change("sync", path, &what, |tree, _| tree.sync_file(path))
+        let what = format!("sync-file {}", text(path));
+        self.change("sync", path, what, |tree, _| tree.sync_file(path))
     }
 
     fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
-        let what = format!("sync-folder {}", path.display());
-        self.change("sync folder", path, &what, |tree, _| tree.sync_folder(path))
+        let what = format!("sync-folder {}", text(path));
+        self.change("sync folder", path, what, |tree, _| tree.sync_folder(path))
     }
 
     fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
-        let what = format!("sync-file-system {}", path.display());
-        self.change("sync the file system of", path, &what, |tree, _| tree.sync_file_system(path))
+        let what = format!("sync-file-system {}", text(path));
+        self.change("sync the file system of", path, what, |tree, _| tree.sync_file_system(path))
     }
 
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {
-        let what = format!("lock {}", path.display());
-        self.change("lock", path, &what, |tree, _| {
+        let what = format!("lock {}", text(path));
+        self.change("lock", path, what, |tree, _| {
             tree.make_folder(path.parent().unwrap_or(Path::new("/")), 0o755)?;
             tree.append(path, b"", Moment::After)?;
             let taken = self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
             Ok(taken.then(|| LockGuard::new(HeldLock { locks: self.locks.clone(), path: path.to_owned() })))
         })
     }
+}
+
+/// Cheaper than `display`, and every operation is logged.
+fn text(path: &Path) -> Cow<'_, str> {
+    path.to_string_lossy()
 }
 
 struct HeldLock {

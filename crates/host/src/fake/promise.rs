@@ -46,7 +46,7 @@ impl Promise {
 impl FakeDisk {
     /// The first path of the promise, with the reason, at which something else is, or could be after a power loss now.
     pub fn find_broken(&self, promise: &Promise) -> Option<String> {
-        self.with_tree(|tree| find_broken(tree, 0, &promise.children, Path::new("/")))
+        self.with_tree(|tree| find_broken(tree, 0, &promise.children, &mut Vec::new()))
     }
 
     /// The whole contents that a power loss now could leave at a path; torn ones aside. Empty: nothing can be there.
@@ -67,10 +67,11 @@ impl FakeDisk {
     }
 }
 
-fn find_broken(tree: &Tree, ino: Ino, wanted: &BTreeMap<String, Kept>, at: &Path) -> Option<String> {
+fn find_broken<'a>(tree: &Tree, ino: Ino, wanted: &'a BTreeMap<String, Kept>, at: &mut Vec<&'a str>) -> Option<String> {
     let folder = tree.folder(ino).ok()?;
     for (name, kept) in wanted {
-        let broken = |why: &str| Some(format!("{}: {why}", at.join(name).display()));
+        at.push(name);
+        let broken = |why: &str| Some(format!("/{}: {why}", at.join("/")));
         let Some(found) = folder.now.get(name) else { return broken("not there") };
         if let Some(why) = kept.entry.as_ref().and_then(|entry| difference(tree, *found, entry)) {
             return broken(why);
@@ -86,11 +87,11 @@ fn find_broken(tree: &Tree, ino: Ino, wanted: &BTreeMap<String, Kept>, at: &Path
             }
         }
         if !kept.children.is_empty() {
-            let below = at.join(name);
-            if let Some(broken) = find_broken(tree, *found, &kept.children, &below) {
+            if let Some(broken) = find_broken(tree, *found, &kept.children, at) {
                 return Some(broken);
             }
         }
+        at.pop();
     }
     None
 }

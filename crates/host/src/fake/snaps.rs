@@ -69,7 +69,7 @@ impl FakeSnaps {
         change: impl FnOnce(&mut State),
     ) -> Result<(), SnapError> {
         let failed = |source: io::Error| unreachable(source);
-        let verdict = self.disk.crash_point().operation(&format!("snap {operation} {what}")).map_err(failed)?;
+        let verdict = self.disk.crash_point().operation(format!("snap {operation} {what}")).map_err(failed)?;
         self.require(operation, snap)?;
         if let Some(refuse) = self.with(|state| state.refusals.get(operation).copied()) {
             return Err(refuse(operation, what));

@@ -5,9 +5,9 @@
 //! any byte on. Order means nothing: a rename may survive whose file did not. Only a sync pins things down, and a sync
 //! of a file says nothing about its name.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::crash::Moment;
@@ -114,10 +114,10 @@ pub(super) enum Lasting {
 }
 
 /// Where a path leads: the folder, the name in it, and what is there.
-pub(super) struct Place {
+struct Place {
     folder: Ino,
     name: String,
-    pub(super) found: Option<Ino>,
+    found: Option<Ino>,
 }
 
 const ROOT: Ino = 0;
@@ -142,19 +142,30 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn place(&self, path: &Path, follow_last: bool) -> io::Result<Place> {
-        let mut todo = components(path)?;
-        let mut stack = vec![ROOT];
+    fn place(&self, path: &Path, follow_last: bool) -> io::Result<Place> {
+        self.walk(path, follow_last).map(|(folder, name, found)| Place { folder, name: name.to_owned(), found })
+    }
+
+    /// What is at the path, if anything.
+    pub(super) fn find(&self, path: &Path, follow_last: bool) -> io::Result<Option<Ino>> {
+        self.walk(path, follow_last).map(|(_, _, found)| found)
+    }
+
+    /// The folder, the name in it, and what is there. It borrows its names: nothing is called as often as this.
+    fn walk<'a>(&'a self, path: &'a Path, follow_last: bool) -> io::Result<(Ino, &'a str, Option<Ino>)> {
+        let mut todo = Names::of(path)?;
+        let mut stack = Vec::with_capacity(8);
+        stack.push(ROOT);
         let mut links = 0;
-        while let Some(name) = todo.pop_front() {
+        while let Some(name) = todo.next() {
             let folder = *stack.last().unwrap_or(&ROOT);
             if name == ".." {
                 stack.truncate(stack.len().saturating_sub(1).max(1));
                 continue;
             }
             let entries = &self.folder(folder)?.now;
-            match entries.get(&name).copied() {
-                None if todo.is_empty() => return Ok(Place { folder, name, found: None }),
+            match entries.get(name).copied() {
+                None if todo.is_empty() => return Ok((folder, name, None)),
                 None => return Err(io::ErrorKind::NotFound.into()),
                 Some(ino) => match &self.inodes[ino].node {
                     Node::Link(target) if follow_last || !todo.is_empty() => {
@@ -165,22 +176,19 @@ impl Tree {
                         if target.starts_with('/') {
                             stack.truncate(1);
                         }
-                        let mut rest = components(&Path::new("/").join(target))?;
-                        rest.append(&mut todo);
-                        todo = rest;
+                        todo.go_through(target);
                     }
-                    _ if todo.is_empty() => return Ok(Place { folder, name, found: Some(ino) }),
+                    _ if todo.is_empty() => return Ok((folder, name, Some(ino))),
                     _ => stack.push(ino),
                 },
             }
         }
-        let found = stack.last().copied();
-        Ok(Place { folder: ROOT, name: ".".to_owned(), found })
+        Ok((ROOT, ".", stack.last().copied()))
     }
 
     /// What is at the path, links followed.
     pub(super) fn existing(&self, path: &Path) -> io::Result<Ino> {
-        self.place(path, true)?.found.ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.find(path, true)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     pub(super) fn folder(&self, ino: Ino) -> io::Result<&FolderState> {
@@ -196,7 +204,7 @@ impl Tree {
     }
 
     pub(super) fn append(&mut self, path: &Path, bytes: &[u8], moment: Moment) -> io::Result<()> {
-        let ino = match self.place(path, false)?.found {
+        let ino = match self.find(path, false)? {
             Some(ino) => ino,
             None => self.add(path, Node::File(FileState::default()), 0o600)?,
         };
@@ -204,7 +212,7 @@ impl Tree {
     }
 
     pub(super) fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
-        let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
+        let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
         let length = usize::try_from(length).map_err(io::Error::other)?;
         self.change_file(ino, |file| file.resize(length))
     }
@@ -217,7 +225,7 @@ impl Tree {
         let ancestors: Vec<&Path> = path.ancestors().collect();
         for folder in ancestors.into_iter().rev() {
             let mode = if folder == path { mode } else { 0o755 };
-            match self.place(folder, true)?.found {
+            match self.find(folder, true)? {
                 Some(ino) => self.folder(ino).map(drop)?,
                 None => self.add(folder, Node::Folder(FolderState::default()), mode).map(drop)?,
             }
@@ -263,7 +271,7 @@ impl Tree {
     }
 
     pub(super) fn set_owner(&mut self, path: &Path, owner: (u32, u32)) -> io::Result<()> {
-        let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
+        let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
         let inode = &mut self.inodes[ino];
         inode.past_owners.push(inode.owner);
         inode.owner = owner;
@@ -271,7 +279,7 @@ impl Tree {
     }
 
     pub(super) fn sync_file(&mut self, path: &Path) -> io::Result<()> {
-        let ino = self.place(path, false)?.found.ok_or(io::ErrorKind::NotFound)?;
+        let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
         self.settle(ino);
         Ok(())
     }
@@ -409,16 +417,46 @@ fn written(bytes: &[u8], moment: Moment) -> &[u8] {
     }
 }
 
-fn components(path: &Path) -> io::Result<VecDeque<String>> {
-    if !path.is_absolute() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
+/// The names of a path that are still to be gone through, and those of what lay behind the links on the way.
+struct Names<'a> {
+    rest: &'a str,
+    behind: Vec<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn of(path: &'a Path) -> io::Result<Self> {
+        match path.to_str() {
+            Some(rest) if path.is_absolute() => Ok(Self { rest: trim(rest), behind: Vec::new() }),
+            Some(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute")),
+            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not text")),
+        }
     }
-    let names = path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
-        Component::ParentDir => Some("..".to_owned()),
-        _ => None,
-    });
-    Ok(names.collect())
+
+    fn next(&mut self) -> Option<&'a str> {
+        while self.rest.is_empty() {
+            self.rest = self.behind.pop()?;
+        }
+        let (name, rest) = self.rest.split_once('/').unwrap_or((self.rest, ""));
+        self.rest = trim(rest);
+        Some(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.behind.iter().all(|rest| rest.is_empty())
+    }
+
+    fn go_through(&mut self, target: &'a str) {
+        self.behind.push(std::mem::replace(&mut self.rest, trim(target)));
+    }
+}
+
+/// Without what says nothing at its start: "/" and "./".
+fn trim(path: &str) -> &str {
+    let rest = path.trim_start_matches('/');
+    match rest.strip_prefix('.') {
+        Some(more) if more.is_empty() || more.starts_with('/') => trim(more),
+        _ => rest,
+    }
 }
 
 /// SplitMix64: small, and every seed is a good one.

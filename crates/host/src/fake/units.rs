@@ -116,7 +116,7 @@ impl FakeUnits {
     ) -> Result<T, UnitError> {
         let failed = |source: io::Error| UnitError::Call { operation, what: what.to_owned(), source: source.into() };
         self.require_bus()?;
-        let verdict = self.disk.crash_point().operation(&format!("unit {operation} {what}")).map_err(failed)?;
+        let verdict = self.disk.crash_point().operation(format!("unit {operation} {what}")).map_err(failed)?;
         let changed = self.with(|state| change(&self.disk.uncounted(), state));
         match verdict {
             Verdict::Do => changed,

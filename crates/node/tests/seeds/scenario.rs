@@ -1,17 +1,14 @@
 //! What a seed makes of a node's life, and what must be true all the while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use engine::{Plan, Report, RunOutcome, Workers};
+use engine::{Plan, Report, RunOutcome};
 use host::disk::Disk;
 use host::fake::{Crash, Entry, Fault, Moment, Promise, Repeat};
-use host::machine::{LinuxMachine, Machine};
 use host::units::{JobResult, UnitName};
-use node::{
-    Action, Delivered, Facts, GateState, JOURNAL_PATH, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
-};
+use node::{Action, Delivered, Facts, GateState, JOURNAL_PATH, SessionError};
 use render::bundle::Bundle;
 
 use crate::support::{self, FakeNode, GATE, STORY, clock};
@@ -32,15 +29,16 @@ struct Story {
     complete: FakeNode,
     parts: Vec<Part>,
     vouched: Arc<Vec<Vouched>>,
+    /// All that the image or a part has put anywhere.
+    paths: HashSet<PathBuf>,
 }
 
 struct Part {
     delivered: Delivered,
     /// Made once: to gather facts takes five threads, and to plan a few hundred hashes.
     prepared: Arc<(Facts, Plan<Action>)>,
-    /// Of a clean run on a new machine, with the gate, without the story of how it came to be.
-    tree: BTreeMap<PathBuf, Entry>,
-    /// All of that, for a run that says that it is done.
+    /// All that a clean run leaves on a new machine, but for the story of how it came to be: for a run that says that it is
+    /// done.
     everything: Promise,
     /// Of a clean run.
     effects: usize,
@@ -138,6 +136,7 @@ impl Story {
         }
         let mut parts = Vec::new();
         let mut vouched = Vec::new();
+        let mut paths = HashSet::new();
         for bundle in bundles {
             let node = image.after(Crash::ProcessKill, 0);
             support::expect_converged(&node.apply(bundle, 0).expect("runs"), name);
@@ -146,19 +145,28 @@ impl Story {
             let outside = [STORY[0], STORY[1], GATE];
             vouched.push(Vouched { gate, promise: Promise::of(&tree, &outside) });
             let everything = Promise::of(&tree, &STORY);
+            paths.extend(tree.into_keys());
             let effects = usize::try_from(node.disk.operations()).expect("not that many");
             let prepared = Arc::new(node::prepare(&node.host(), bundle).expect("planned"));
-            parts.push(Part { delivered: (*bundle).clone().into(), prepared, tree, everything, effects });
+            parts.push(Part { delivered: (*bundle).clone().into(), prepared, everything, effects });
         }
         let complete = image.after(Crash::ProcessKill, 0);
         support::expect_converged(&complete.apply(bundles[0], 0).expect("runs"), name);
-        Self { name: name.to_owned(), weight, image, complete, parts, vouched: Arc::new(vouched) }
+        Self { name: name.to_owned(), weight, image, complete, parts, vouched: Arc::new(vouched), paths }
     }
+
+    fn knows(&self, path: &Path) -> bool {
+        self.paths.contains(path) || is_story(path)
+    }
+}
+
+fn is_story(path: &Path) -> bool {
+    STORY.iter().any(|prefix| path.starts_with(prefix))
 }
 
 fn without_story(node: &FakeNode) -> BTreeMap<PathBuf, Entry> {
     let mut tree = node.disk.snapshot();
-    tree.retain(|path, _| !STORY.iter().any(|prefix| path.starts_with(prefix)));
+    tree.retain(|path, _| !is_story(path));
     tree
 }
 
@@ -315,37 +323,20 @@ impl Life<'_> {
 
     fn run(&self, order: u64, seen: &mut Seen) -> Result<Result<Report, SessionError>, String> {
         let untruth = Arc::new(Mutex::new(None));
-        let watched: Arc<dyn Disk> = Arc::new(Watched {
+        let host = self.node.host_on(Arc::new(Watched {
             disk: self.node.disk.clone(),
             vouched: Arc::clone(&self.story.vouched),
             wanted: self.part,
             defect: self.defect,
             untruth: Arc::clone(&untruth),
-        });
-        let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&watched), Path::new("/fake")));
-        let host = NodeHost {
-            disk: Arc::clone(&watched),
-            units: Arc::new(self.node.units.clone()),
-            snaps: Arc::new(self.node.snaps.clone()),
-            machine: Arc::clone(&machine),
-            ownership: Ownership::Root,
-            platform: Arc::new(PlatformSource::of_folder(watched, machine)),
-        };
-        let clock = clock();
-        let surroundings = Surroundings {
-            clock: &clock,
-            jitter: &|| u64::MAX / 2,
-            workers: Workers::Sequential { order },
-            sink: &|_| {},
-            on_recovery: &|_| {},
-        };
+        }));
+        let (clock, delivered) = (clock(), &self.part().delivered);
+        let surroundings = support::surroundings(&clock, order);
         seen.runs += 1;
         // One in eight goes the whole way of a real run.
         let ended = match order % 8 {
-            0 => node::apply(&host, &self.part().delivered, &surroundings),
-            _ => node::apply_prepared(&host, &self.part().delivered, &surroundings, &|_| {
-                Ok(Arc::clone(&self.part().prepared))
-            }),
+            0 => node::apply(&host, delivered, &surroundings),
+            _ => node::apply_prepared(&host, delivered, &surroundings, &|_| Ok(Arc::clone(&self.part().prepared))),
         };
         let untruth = untruth.lock().map_err(|_| "a thread died".to_owned())?.take();
         match untruth {
@@ -453,9 +444,7 @@ impl Life<'_> {
         if let Some(path) = self.leftovers() {
             return Err(self.told(&format!("left over for ever: {}", path.display())));
         }
-        let found = without_story(&self.node);
-        let known = |path: &PathBuf| self.story.parts.iter().any(|part| part.tree.contains_key(path));
-        if let Some(path) = found.keys().find(|path| !known(path)) {
+        if let Some(path) = self.node.disk.paths().into_iter().find(|path| !self.story.knows(path)) {
             return Err(self.told(&format!("nobody asked for {}", path.display())));
         }
         for hook in self.part().delivered.bundle.hooks.iter().filter(|hook| hook.required) {

@@ -105,10 +105,24 @@ pub(crate) struct FakeNode {
     pub(crate) instance_type: String,
 }
 
-pub(crate) struct TestClock(FakeClock);
+pub(crate) struct TestClock(pub(crate) FakeClock);
+
+/// 2027-01-15, in milliseconds.
+pub(crate) const NOW: u64 = 1_800_000_000_000;
 
 pub(crate) fn clock() -> TestClock {
-    TestClock(FakeClock::new(1_800_000_000_000))
+    TestClock(FakeClock::new(NOW))
+}
+
+/// One thing after the other, in this order; nobody watches.
+pub(crate) fn surroundings(clock: &TestClock, order: u64) -> Surroundings<'_> {
+    Surroundings {
+        clock,
+        jitter: &|| u64::MAX / 2,
+        workers: Workers::Sequential { order },
+        sink: &|_| {},
+        on_recovery: &|_| {},
+    }
 }
 
 impl Clock for TestClock {
@@ -165,7 +179,11 @@ impl FakeNode {
     }
 
     pub(crate) fn host(&self) -> NodeHost {
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        self.host_on(Arc::new(self.disk.clone()))
+    }
+
+    /// With something in front of its disk.
+    pub(crate) fn host_on(&self, disk: Arc<dyn Disk>) -> NodeHost {
         let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), Path::new("/fake")));
         NodeHost {
             disk: Arc::clone(&disk),
@@ -182,15 +200,7 @@ impl FakeNode {
     }
 
     pub(crate) fn apply_delivered(&self, delivered: &Delivered, order: u64) -> Result<Report, SessionError> {
-        let clock = clock();
-        let surroundings = Surroundings {
-            clock: &clock,
-            jitter: &|| u64::MAX / 2,
-            workers: Workers::Sequential { order },
-            sink: &|_| {},
-            on_recovery: &|_| {},
-        };
-        node::apply_prepared(&self.host(), delivered, &surroundings, &|bundle| {
+        node::apply_prepared(&self.host(), delivered, &surroundings(&clock(), order), &|bundle| {
             let facts = self.facts()?;
             let plan = node::plan_first_boot(bundle, &facts)?;
             Ok(Arc::new((facts, plan)))
