@@ -50,7 +50,7 @@ fn walk_all(what: &str, calls: &[&'static str]) {
         (sandbox, arguments)
     };
     let judge = |sandbox: &Sandbox, harmed: &Harmed| judge(sandbox, harmed, &before);
-    let walk = |call: &'static str| harm::walk((call, what, 1), &begin, &judge);
+    let walk = |call: &'static str| harm::walk((call, what, 1), begin, judge);
     let places: Vec<(&str, u32)> = std::thread::scope(|scope| {
         let walks: Vec<_> = calls.iter().map(|call| (*call, scope.spawn(|| walk(call)))).collect();
         walks.into_iter().map(|(call, walk)| (call, walk.join().unwrap())).collect()

@@ -86,10 +86,9 @@ fn find_broken<'a>(tree: &Tree, ino: Ino, wanted: &'a BTreeMap<String, Kept>, at
                 return broken("its name is not durable");
             }
         }
-        if !kept.children.is_empty() {
-            if let Some(broken) = find_broken(tree, *found, &kept.children, at) {
-                return Some(broken);
-            }
+        let below = find_broken(tree, *found, &kept.children, at);
+        if below.is_some() {
+            return below;
         }
         at.pop();
     }

@@ -6,7 +6,7 @@ use lab::consumers::IgnitionSpec;
 use lab::{Lab, LabOptions, Node, NodeOptions, WebServer, WorkerSpec, stand_in_for_flatcar};
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::support::{PATIENCE, lab, node, nodestrap, user_data, wait_mended, wait_ready_in_this_boot};
+use crate::support::{GATE, PATIENCE, damage_gate, exists, lab, node, nodestrap, user_data, wait_ready_in_this_boot};
 
 const DOWNLOADED: &str = "/usr/local/bin/nodestrap";
 const DOWNLOADED_ON_FLATCAR: &str = "/opt/bin/nodestrap";
@@ -50,10 +50,6 @@ fn bare_node(name: &str) -> NodeOptions<'static> {
     })
 }
 
-fn exists(machine: &Node, path: &str) -> bool {
-    machine.exec(&["test", "-e", path]).expect("test runs").status.success()
-}
-
 fn expect_ready_status(machine: &Node, program: &str) {
     let output = machine.exec(&[program, "status"]).expect("status runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -95,7 +91,7 @@ fn the_part_handler_installs_nodestrap_from_the_mirror_that_lives_and_refuses_a_
     let machine = lab.add_node(bare_node("n2").user_data(user_data(&wrong))).expect("the node boots");
     assert_eq!(cloud_init_status(&machine).expect("cloud-init"), "status: error");
     for path in [DOWNLOADED, "/usr/local/bin/nodestrap.part", UNIT_FILE, BUNDLE, "/etc/kubernetes/kubelet.env"] {
-        assert!(!exists(&machine, path), "{path} must not be there");
+        assert!(!exists(&machine, path).expect("test runs"), "{path} must not be there");
     }
     let said = machine.read_file("/var/log/cloud-init-output.log").expect("cloud-init's log");
     assert!(said.contains("could not be downloaded") && said.contains("SHA-256"), "{said}");
@@ -190,7 +186,7 @@ fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_aga
     machine.wait_booted(PATIENCE).expect("no unit failed");
     assert!(machine.read_file(BUNDLE).expect("the stub").contains("BundleReference"));
     assert_eq!(machine.read_file("/etc/large").expect("the file"), asset);
-    assert!(!exists(&machine, "/etc/other"));
+    assert!(!exists(&machine, "/etc/other").expect("test runs"));
     assert_eq!((wrong_store.requests(), right_store.requests()), (vec![paths[0].clone()], vec![paths[1].clone()]));
     let said = machine.journal(UNIT);
     assert!(said.contains(&wrong_store.url()), "the store with the wrong bundle is named:\n{said}");
@@ -200,8 +196,6 @@ fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_aga
     machine.reboot().expect("reboots");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again without a store");
     // And when there is something to do again: the copy that was kept serves for it.
-    machine.run(&["sh", "-c", "echo KUBELET_ARGS= > /etc/kubernetes/kubelet.env"]).expect("damaged");
-    machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
-    wait_mended(&machine).expect("mended without a store");
+    damage_gate(&machine, GATE).expect("mended without a store");
     expect_ready_status(&machine, "/usr/bin/nodestrap");
 }

@@ -79,15 +79,6 @@ fn assert_joined_with_facts(lab: &Lab, machine: &Node, max_pods: &str) {
     assert!(addresses.contains(&address), "{addresses}");
 }
 
-fn wait_mended(machine: &Node, kubelet: &str) {
-    machine
-        .wait_until("the gate is whole again and the kubelet runs", PATIENCE, |node| {
-            let is_whole = node.exec(&["nodestrap", "gate", "--path", GATE])?.status.success();
-            Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", kubelet])?.status.success())
-        })
-        .expect("mended");
-}
-
 #[test]
 fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
     let Some(lab) = lab(LabOptions::default()) else { return };
@@ -109,15 +100,12 @@ fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
     apply_without_children(&machine);
 
     // A damaged gate counts as absent, and is mended without help.
-    machine.run(&["sh", "-c", &format!("echo NODE_IP=1 > {GATE}")]).expect("damaged");
-    machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
-    wait_mended(&machine, "kubelet.service");
+    damage_gate(&machine, GATE).expect("mended");
     assert_joined_with_facts(&lab, &machine, "29");
 
     machine.reboot().expect("reboots");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
-    let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
-    assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
+    assert_bootstrap_skipped(&machine);
 }
 
 #[test]
@@ -131,8 +119,9 @@ fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_man
         })
         .expect("refused by name");
     assert!(machine.journal("k8s-node-bootstrap.service").contains("maxPods"));
-    assert!(!machine.exec(&["test", "-e", GATE]).expect("runs").status.success(), "the gate is open");
-    assert!(!machine.exec(&["test", "-e", "/etc/eksctl/kubelet.yaml"]).expect("runs").status.success());
+    for path in [GATE, "/etc/eksctl/kubelet.yaml"] {
+        assert!(!exists(&machine, path).expect("runs"), "{path} is there");
+    }
 
     let chosen = spec(&lab, "al2", "maxPods: 17\n");
     let bundle = chosen.render(&nodestrap(), &["--format", "bundle"]).expect("rendered").bytes;
@@ -167,13 +156,12 @@ fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
     machine.run(&["snap", "stop", "kubelet-eks"]).expect("stopped");
     machine.run(&["rm", GATE]).expect("shut");
     machine.run(&["snap", "start", "kubelet-eks"]).expect("snapd takes it for started");
-    wait_mended(&machine, kubelet);
+    wait_mended(&machine, GATE, kubelet).expect("mended");
     let skipped = format!("{kubelet} - Service for snap application kubelet-eks.daemon was skipped");
     assert!(machine.journal("").contains(&skipped), "the gate was shut, and the kubelet was not held back");
     assert_joined_with_facts(&lab, &machine, "17");
 
     machine.reboot().expect("reboots");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
-    let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
-    assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
+    assert_bootstrap_skipped(&machine);
 }

@@ -2,7 +2,10 @@
 
 use lab::{LabOptions, WorkerSpec};
 
-use crate::support::{PATIENCE, lab, node, status, tree, user_data, wait_mended, wait_ready_in_this_boot};
+use crate::support::{
+    GATE, PATIENCE, assert_bootstrap_skipped, damage_gate, lab, node, status, tree, user_data, wait_for_gate,
+    wait_ready_in_this_boot,
+};
 
 /// Monotonic microseconds at which the unit's main process was started.
 fn started(node: &lab::Node, unit: &str) -> u64 {
@@ -43,18 +46,14 @@ fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
     let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
     assert!(again.contains("nothing to do"), "{again}");
 
-    // A gate that was damaged behind our back is taken away, and the bootstrap runs again by itself.
     let before = tree(&machine).expect("tree");
-    machine.run(&["sh", "-c", "echo KUBELET_ARGS= > /etc/kubernetes/kubelet.env"]).expect("damaged");
-    machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("restarted");
-    wait_mended(&machine).expect("mended");
+    damage_gate(&machine, GATE).expect("mended");
     assert_eq!(tree(&machine).expect("tree"), before);
 
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
-    let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
-    assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
+    assert_bootstrap_skipped(&machine);
     assert_eq!(tree(&machine).expect("tree"), before);
 }
 
@@ -104,11 +103,7 @@ fn a_node_that_boots_while_the_api_server_is_down_becomes_ready_without_help() {
     let user_data = user_data(&WorkerSpec::of(&lab));
     lab.stop_apiserver().expect("stopped");
     let machine = lab.add_node(node("n1", &user_data)).expect("the node boots");
-    machine
-        .wait_until("the gate is open", PATIENCE, |node| {
-            Ok(node.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"])?.status.success())
-        })
-        .expect("the bootstrap needs no API server");
+    wait_for_gate(&machine).expect("the bootstrap needs no API server");
     let output = status(&machine).expect("status runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(3), "a retry may succeed: {text}");

@@ -5,7 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use lab::{LabOptions, Node, WorkerSpec};
 
-use crate::support::{PATIENCE, lab, node, status, user_data, wait_ready_in_this_boot};
+use crate::support::{
+    GATE, PATIENCE, assert_bootstrap_skipped, exists, lab, node, status, user_data, wait_ready_in_this_boot,
+};
 
 const FAILING: &str = "[Service]\nExecStartPre=/bin/sh -c 'echo the disk of images is gone; exit 7'\n";
 const DROP_IN: &str = "/etc/systemd/system/containerd.service.d/failing.conf";
@@ -25,8 +27,7 @@ fn property(machine: &Node, unit: &str, name: &str) -> Result<String> {
 }
 
 fn assert_no_kubelet(machine: &Node) {
-    let gate = machine.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"]).expect("test");
-    assert!(!gate.status.success(), "the gate is open");
+    assert!(!exists(machine, GATE).expect("test"), "the gate is open");
     assert!(
         !machine.exec(&["pgrep", "-x", "kubelet"]).expect("pgrep").status.success(),
         "a kubelet runs before the gate"
@@ -97,8 +98,7 @@ fn the_kubelet_waits_at_the_gate_while_the_bootstrap_fails_and_starts_by_itself_
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
-    let skipped = property(&machine, "k8s-node-bootstrap.service", "ConditionResult").expect("systemctl");
-    assert_eq!(skipped, "no", "the bootstrap must be skipped on later boots");
+    assert_bootstrap_skipped(&machine);
 }
 
 /// The run looks at units first of all, finds nobody to ask, and says so; the node is left as it was.

@@ -2,7 +2,7 @@
 
 use lab::{LabOptions, Node, WorkerSpec};
 
-use crate::support::{PATIENCE, lab, node, status, user_data};
+use crate::support::{GATE, PATIENCE, exists, lab, node, status, user_data};
 
 /// Monotonic microseconds at which the unit's main process was started last.
 fn started(node: &Node, unit: &str) -> u64 {
@@ -85,7 +85,7 @@ fn a_required_hook_that_fails_keeps_the_gate_shut_until_it_is_mended() {
             Ok(node.journal("k8s-node-bootstrap.service").matches("stopped at run-hook-disk").count() >= 2)
         })
         .expect("the hook fails");
-    assert!(!machine.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"]).expect("test").status.success());
+    assert!(!exists(&machine, GATE).expect("test"));
     assert!(!machine.exec(&["pgrep", "-x", "kubelet"]).expect("pgrep").status.success(), "the kubelet must not run");
     // While a run is under way the status tells of that one.
     let words = ["run-hook-disk", "required hook \"disk\"", "looking for the disk", "/var/tmp/disk", "optional"];

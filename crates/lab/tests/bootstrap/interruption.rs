@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use lab::{Lab, LabOptions, Node, WorkerSpec};
 
-use crate::support::{PATIENCE, lab, node, tree, user_data};
+use crate::support::{PATIENCE, exists, lab, node, tree, user_data};
 
 /// The n-th call of one thread to that system call, spread over the run. strace counts for each thread by itself, and
 /// steps run on several: these are few enough to be reached whichever thread does the work, and the test checks that.
@@ -76,7 +76,7 @@ fn interrupted(lab: &Lab, user_data: &[u8], name: &str, point: (&'static str, u3
     }
     lab.wait_node_ready(name, PATIENCE)?;
     machine.wait_until("the CNI configuration is there", PATIENCE, |node| {
-        Ok(node.exec(&["test", "-e", "/etc/cni/net.d/10-nodestrap.conflist"])?.status.success())
+        exists(node, "/etc/cni/net.d/10-nodestrap.conflist")
     })?;
     if matches!(end, End::Process) {
         let trace = machine.read_file(TRACE)?;

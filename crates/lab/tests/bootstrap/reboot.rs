@@ -2,7 +2,7 @@
 
 use lab::{LabOptions, WorkerSpec};
 
-use crate::support::{PATIENCE, lab, node, status, user_data};
+use crate::support::{GATE, PATIENCE, exists, lab, node, status, user_data};
 
 #[test]
 fn a_hook_that_asks_for_a_reboot_gets_one_and_the_gate_opens_after_it() {
@@ -52,7 +52,7 @@ fn a_marker_that_comes_back_at_every_boot_stops_after_two_reboots() {
         })
         .unwrap_or_else(|error| panic!("{error:#}: {text}"));
     assert_eq!(machine.boots().expect("boots"), 3, "two reboots");
-    assert!(!machine.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"]).expect("test").status.success());
+    assert!(!exists(&machine, GATE).expect("test"));
     machine.run(&["rm", "/etc/tmpfiles.d/always.conf", "/run/nodestrap/reboot-required"]).expect("mended");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready without further help");
 }
@@ -69,11 +69,11 @@ fn a_node_that_is_reset_is_bare_again_and_can_be_bootstrapped_anew() {
 
     let said = machine.run(&["nodestrap", "reset", "--yes", "--kubelet-state"]).expect("reset");
     assert!(said.contains("undone"), "{said}");
-    let gone = ["/etc/kubernetes/kubelet.env", "/etc/kubernetes/kubelet.yaml", "/etc/systemd/system/kubelet.service"];
+    let gone = [GATE, "/etc/kubernetes/kubelet.yaml", "/etc/systemd/system/kubelet.service"];
     for path in
         gone.into_iter().chain(["/etc/cni/net.d/10-nodestrap.conflist", "/var/lib/nodestrap", "/var/lib/kubelet/pki"])
     {
-        assert!(!machine.exec(&["test", "-e", path]).expect("test").status.success(), "{path} is still there");
+        assert!(!exists(&machine, path).expect("test"), "{path} is still there");
     }
     assert!(!machine.exec(&["pgrep", "-x", "kubelet"]).expect("pgrep").status.success(), "the kubelet must not run");
     let load = machine.exec(&["systemctl", "show", "-P", "LoadState", "kubelet.service"]).expect("systemctl");

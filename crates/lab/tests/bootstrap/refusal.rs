@@ -3,15 +3,7 @@
 use lab::{LabOptions, Node, WorkerSpec};
 use pki::Authority;
 
-use crate::support::{PATIENCE, lab, node, status, user_data};
-
-fn wait_for_gate(machine: &Node) {
-    machine
-        .wait_until("the gate is open", PATIENCE, |node| {
-            Ok(node.exec(&["test", "-e", "/etc/kubernetes/kubelet.env"])?.status.success())
-        })
-        .expect("the bootstrap itself succeeds");
-}
+use crate::support::{PATIENCE, lab, node, status, user_data, wait_for_gate};
 
 fn expect_status(machine: &Node, code: i32, words: &[&str]) {
     let output = status(machine).expect("status runs");
@@ -29,13 +21,13 @@ fn a_wrong_token_a_wrong_authority_and_a_broken_bundle_are_each_named() {
 
     let bad_token = WorkerSpec { token: "abcdef.0123456789abcdef".to_owned(), ..good.clone() };
     let machine = lab.add_node(node("bad-token", &user_data(&bad_token))).expect("boots");
-    wait_for_gate(&machine);
+    wait_for_gate(&machine).expect("the bootstrap itself succeeds");
     expect_status(&machine, 4, &["refuses the bootstrap token", "make a new token"]);
 
     let stranger = Authority::create("somebody else", around_now()).expect("an authority");
     let bad_authority = WorkerSpec { authority_pem: stranger.certificate_pem().to_owned(), ..good.clone() };
     let machine = lab.add_node(node("bad-ca", &user_data(&bad_authority))).expect("boots");
-    wait_for_gate(&machine);
+    wait_for_gate(&machine).expect("the bootstrap itself succeeds");
     expect_status(&machine, 4, &["cannot be trusted", "certificate authority of the bundle"]);
 
     let broken = node("broken", &user_data(&good)).before_boot(|root| {

@@ -10,6 +10,9 @@ use lab::{Lab, LabOptions, Node, NodeOptions, WorkerSpec};
 /// Generous: the machine is small and other tests run beside this one. Nothing is asserted about the time taken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
+pub(crate) const GATE: &str = "/etc/kubernetes/kubelet.env";
+const KUBELET: &str = "kubelet.service";
+
 /// The static binary, as `make booted` built it.
 pub(crate) fn nodestrap() -> PathBuf {
     let path = std::env::var_os("NODESTRAP_BINARY").map(PathBuf::from);
@@ -42,12 +45,34 @@ pub(crate) fn wait_ready_in_this_boot(lab: &Lab, machine: &Node) -> Result<()> {
     })
 }
 
+pub(crate) fn exists(node: &Node, path: &str) -> Result<bool> {
+    Ok(node.exec(&["test", "-e", path])?.status.success())
+}
+
+pub(crate) fn wait_for_gate(machine: &Node) -> Result<()> {
+    machine.wait_until("the gate is open", PATIENCE, |node| exists(node, GATE))
+}
+
+/// Damages a gate behind our back, which is then taken away: the bootstrap runs again by itself.
+pub(crate) fn damage_gate(machine: &Node, gate: &str) -> Result<()> {
+    machine.run(&["sh", "-c", &format!("echo KUBELET_ARGS= > {gate}")])?;
+    machine.exec(&["systemctl", "restart", "--no-block", KUBELET])?;
+    wait_mended(machine, gate, KUBELET)
+}
+
 /// The gate is whole again, after it was damaged, and the kubelet runs.
-pub(crate) fn wait_mended(machine: &Node) -> Result<()> {
+pub(crate) fn wait_mended(machine: &Node, gate: &str, kubelet: &str) -> Result<()> {
     machine.wait_until("the gate is whole again and the kubelet runs", PATIENCE, |node| {
-        let is_whole = node.exec(&["nodestrap", "gate"])?.status.success();
-        Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", "kubelet.service"])?.status.success())
+        let is_whole = node.exec(&["nodestrap", "gate", "--path", gate])?.status.success();
+        Ok(is_whole && node.exec(&["systemctl", "is-active", "-q", kubelet])?.status.success())
     })
+}
+
+/// As it is on every boot that finds the node complete.
+#[track_caller]
+pub(crate) fn assert_bootstrap_skipped(machine: &Node) {
+    let condition = machine.run(&["systemctl", "show", "-P", "ConditionResult", "k8s-node-bootstrap.service"]);
+    assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
 }
 
 pub(crate) fn status(node: &Node) -> Result<Output> {
