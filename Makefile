@@ -50,7 +50,7 @@ lab: setup
 	NODESTRAP_BINARY=$$(scripts/build-dist) cargo run --locked --quiet -p lab -- demo
 
 bench: setup
-	cargo build --locked --quiet --release -p bench-render --target $$(scripts/static-target)
+	scripts/build-dist bench-render >/dev/null
 	NODESTRAP_BINARY=$$(scripts/build-dist) bench/run
 
 dist: claim

@@ -33,6 +33,10 @@ use crate::args::{Arguments, Command};
 use crate::outcome::Outcome;
 use crate::show::Screen;
 
+/// musl's own asks the kernel for a page and gives it back for nearly every line that is parsed.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let screen = Screen::new(arguments.output, arguments.color);

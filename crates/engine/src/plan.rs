@@ -110,7 +110,7 @@ impl<A: Serialize> Plan<A> {
         let plan = Self { inputs, steps };
         plan.validate()?;
         for step in &plan.steps {
-            serde_json::to_value(&step.action)
+            serde_json::to_writer(std::io::sink(), &step.action)
                 .map_err(|source| PlanError::WriteAction { step: step.id.clone(), source })?;
         }
         Ok(plan)
@@ -169,11 +169,12 @@ impl<A> Plan<A> {
 fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
-            let sorted: BTreeMap<_, _> = map.iter().collect();
+            let mut sorted: Vec<_> = map.iter().collect();
+            sorted.sort_unstable_by_key(|(key, _)| *key);
             out.push('{');
             for (position, (key, value)) in sorted.into_iter().enumerate() {
                 out.push_str(if position == 0 { "" } else { "," });
-                out.push_str(&Value::String(key.clone()).to_string());
+                write_string(key, out);
                 out.push(':');
                 write_canonical(value, out);
             }
@@ -187,8 +188,19 @@ fn write_canonical(value: &Value, out: &mut String) {
             }
             out.push(']');
         }
+        Value::String(text) => write_string(text, out),
         scalar => out.push_str(&scalar.to_string()),
     }
+}
+
+/// Names and digests need no escapes: they are copied as they stand.
+fn write_string(text: &str, out: &mut String) {
+    if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        return out.push_str(&Value::from(text).to_string());
+    }
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
 }
 
 mod millis {

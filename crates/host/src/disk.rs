@@ -29,6 +29,13 @@ pub struct Stat {
     pub device: u64,
 }
 
+/// What is at a path, and what it says.
+pub struct Look {
+    pub stat: Stat,
+    /// `None`: no file, or more than was asked for.
+    pub content: Option<Vec<u8>>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     File,
@@ -57,10 +64,10 @@ pub trait Disk: Send + Sync {
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError>;
     /// What is at a path, and the content if it is a file of no more than `limit` bytes; a link is not followed.
-    fn look(&self, path: &Path, limit: u64) -> Result<Option<(Stat, Option<Vec<u8>>)>, DiskError> {
+    fn look(&self, path: &Path, limit: u64) -> Result<Option<Look>, DiskError> {
         let Some(stat) = self.stat(path)? else { return Ok(None) };
         let content = if stat.kind == Kind::File && stat.size <= limit { self.read(path, limit)? } else { None };
-        Ok(Some((stat, content)))
+        Ok(Some(Look { stat, content }))
     }
     /// Sorted names in a folder; empty if there is no such folder.
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError>;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskError, Kind};
+use crate::disk::{Disk, DiskError, Kind, Look};
 
 const LEFTOVER_SUFFIX: &str = ".nodestrap-new";
 /// Folders that nobody asked for by name are ordinary ones; a caller who wants a tight one makes it before.
@@ -247,7 +247,7 @@ pub fn discard(disk: &dyn Disk, staged: Staged) {
 
 /// Compares what is on disk with what shall be there. Reads only.
 pub fn matches(disk: &dyn Disk, file: &FileWrite<'_>) -> Result<Difference, FileError> {
-    let Some((stat, content)) = disk.look(file.path, file.content.len() as u64)? else {
+    let Some(Look { stat, content }) = disk.look(file.path, file.content.len() as u64)? else {
         return Ok(Difference::Absent);
     };
     if stat.kind != Kind::File {

@@ -28,10 +28,8 @@ const ENTRY_BYTES: usize = 512;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Document<'a> {
-    #[serde(rename = "apiVersion")]
-    _api_version: serde::de::IgnoredAny,
-    #[serde(rename = "kind")]
-    _kind: serde::de::IgnoredAny,
+    api_version: String,
+    kind: String,
     digest: String,
     cluster: String,
     group: String,
@@ -64,7 +62,7 @@ struct FileEntry<'a> {
     content_base64: Option<Cow<'a, str>>,
 }
 
-/// Read before anything else, so that a document of another version is named as such and not as full of mistakes.
+/// Enough to name a document of another version as such, and not as full of mistakes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
@@ -260,14 +258,15 @@ fn read(
     mut content: impl FnMut(&FileEntry<'_>) -> Result<Content, BundleError>,
 ) -> Result<Bundle, BundleError> {
     limit(bytes.len())?;
-    let header: Header = serde_json::from_slice(bytes).map_err(syntax)?;
-    if header.kind != KIND {
-        return Err(BundleError::Kind { found: header.kind });
-    }
-    if header.api_version != API_VERSION {
-        return Err(wrong_api_version(header.api_version));
-    }
-    let document: Document = serde_json::from_slice(bytes).map_err(syntax)?;
+    let document: Document = match serde_json::from_slice(bytes) {
+        Ok(document) => document,
+        Err(error) => {
+            let Header { kind, api_version } = serde_json::from_slice(bytes).map_err(syntax)?;
+            expect_ours(kind, api_version)?;
+            return Err(syntax(error));
+        }
+    };
+    expect_ours(document.kind, document.api_version)?;
     let mut files = Vec::with_capacity(document.files.len());
     let mut total = 0;
     for entry in document.files {
@@ -309,6 +308,14 @@ fn read(
         return Err(BundleError::Digest { stated: document.digest, actual });
     }
     Ok(bundle)
+}
+
+fn expect_ours(kind: String, api_version: String) -> Result<(), BundleError> {
+    match (kind == KIND, api_version == API_VERSION) {
+        (true, true) => Ok(()),
+        (true, false) => Err(wrong_api_version(api_version)),
+        (false, _) => Err(BundleError::Kind { found: kind }),
+    }
 }
 
 fn limit(bytes: usize) -> Result<(), BundleError> {

@@ -191,14 +191,9 @@ impl Stub {
 impl Payload {
     /// Reads the file at [`crate::BUNDLE_PATH`]: a bundle, or a stub in its place.
     pub fn parse(bytes: &[u8]) -> Result<Self, PayloadError> {
-        match Stub::parse(bytes) {
-            Ok(stub) => Ok(Self::Stub(stub)),
-            // What is no stub for certain is judged as a bundle, whose errors say more.
-            Err(StubError::Kind { .. } | StubError::TooLarge { .. } | StubError::Syntax { .. })
-                if !claims_to_be_a_stub(bytes) =>
-            {
-                Ok(Self::Bundle(Box::new(Bundle::parse(bytes)?)))
-            }
+        match Bundle::parse(bytes) {
+            Ok(bundle) => Ok(Self::Bundle(Box::new(bundle))),
+            Err(_) if claims_to_be_a_stub(bytes) => Ok(Self::Stub(Stub::parse(bytes)?)),
             Err(error) => Err(error.into()),
         }
     }

@@ -107,7 +107,7 @@ fn the_manifest_is_canonical_json_without_contents() {
     );
     let mut expected = expected.replace("ARCHIVE", &"0a".repeat(32));
     for (name, file) in ["SECRET", "TEXT", "BINARY", "UNIT"].into_iter().zip(sample().files) {
-        expected = expected.replace(name, &file.sha256());
+        expected = expected.replace(name, file.sha256());
     }
     assert_eq!(manifest, expected);
 }

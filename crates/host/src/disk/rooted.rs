@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFl
 use rustix::io::Errno;
 
 use super::path::{relative, split};
-use super::{Disk, DiskError, Kind, LockGuard, Stat};
+use super::{Disk, DiskError, Kind, LockGuard, Look, Stat};
 
 /// Opened folders and files never leak into a child process.
 const BASE: OFlags = OFlags::CLOEXEC;
@@ -227,21 +227,21 @@ impl Disk for RootedDisk {
         absent_as_none(self.at("look at", path, stat_at))
     }
 
-    fn look(&self, path: &Path, limit: u64) -> Result<Option<(Stat, Option<Vec<u8>>)>, DiskError> {
+    fn look(&self, path: &Path, limit: u64) -> Result<Option<Look>, DiskError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
         let opened = split(path).and_then(|_| self.resolve(path, flags));
         let found = opened.and_then(|fd| rustix::fs::fstat(&fd).map(|stat| (fd, stat)).map_err(io::Error::from));
         let (fd, stat) = match found {
             Ok((fd, stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => (fd, stat),
             // A link, a folder, a socket: rare, and none has content.
-            _ => return Ok(self.stat(path)?.map(|stat| (stat, None))),
+            _ => return Ok(self.stat(path)?.map(|stat| Look { stat, content: None })),
         };
         let stat = described(Kind::File, &stat);
         if stat.size > limit {
-            return Ok(Some((stat, None)));
+            return Ok(Some(Look { stat, content: None }));
         }
         let content = read_limited(fd, stat.size, limit).map_err(|source| DiskError::new("read", path, source))?;
-        Ok(Some((stat, Some(content))))
+        Ok(Some(Look { stat, content: Some(content) }))
     }
 
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
