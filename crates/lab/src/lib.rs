@@ -42,6 +42,7 @@ mod plain_kubelet;
 mod pods;
 mod process;
 mod routes;
+pub mod sandbox;
 mod state;
 mod support;
 mod teardown;

@@ -10,12 +10,13 @@ pub(crate) mod harm;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+pub(crate) use lab::sandbox::Times;
 use tempfile::TempDir;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_nodestrap");
@@ -147,17 +148,6 @@ pub(crate) struct Sandbox {
     folder: TempDir,
 }
 
-const IMAGE: [(&str, &str); 5] = [
-    ("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
-    ("/etc/hostname", "node-1\n"),
-    ("/etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
-    ("/run/nodestrap/boot_id", "00000000-0000-4000-8000-000000000001\n"),
-    (
-        "/usr/lib/systemd/system/containerd.service",
-        "[Service]\nExecStart=/usr/bin/containerd\n\n[Install]\nWantedBy=multi-user.target\n",
-    ),
-];
-
 impl Sandbox {
     /// The image alone.
     pub(crate) fn image() -> Self {
@@ -167,14 +157,7 @@ impl Sandbox {
     pub(crate) fn image_in(place: &Path) -> Self {
         let sandbox = Self { folder: tempfile::tempdir_in(place).unwrap() };
         sandbox.chmod("/", 0o755);
-        for (path, content) in IMAGE {
-            sandbox.write(path, content);
-        }
-        let bundle: serde_json::Value = serde_json::from_str(bundle()).unwrap();
-        for path in bundle["requiredPrograms"].as_array().unwrap() {
-            sandbox.write(path.as_str().unwrap(), "");
-            sandbox.chmod(path.as_str().unwrap(), 0o755);
-        }
+        lab::sandbox::write_image(sandbox.root(), bundle()).unwrap();
         sandbox
     }
 
@@ -302,33 +285,8 @@ fn copy_folder(from: &Path, to: &Path) {
     std::fs::set_permissions(to, from.metadata().unwrap().permissions()).unwrap();
 }
 
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Times {
-    Seen,
-    Ignored,
-}
-
 pub(crate) fn entries(root: &Path, times: Times) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut todo = vec![root.to_owned()];
-    while let Some(path) = todo.pop() {
-        let metadata = path.symlink_metadata().unwrap();
-        let name = format!("/{}", path.strip_prefix(root).unwrap().display());
-        let mut entry = format!("{:06o} {}:{}", metadata.mode(), metadata.uid(), metadata.gid());
-        if times == Times::Seen {
-            let (modified, changed) = (metadata.mtime_nsec(), metadata.ctime_nsec());
-            entry.push_str(&format!(" {}.{modified} {}.{changed}", metadata.mtime(), metadata.ctime()));
-        }
-        if metadata.is_symlink() {
-            entry.push_str(&format!(" -> {}", path.read_link().unwrap().display()));
-        } else if metadata.is_dir() {
-            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else {
-            entry.push_str(&format!("\n{}", String::from_utf8_lossy(&std::fs::read(&path).unwrap())));
-        }
-        found.insert(name, entry);
-    }
-    found
+    lab::sandbox::entries(root, times).unwrap()
 }
 
 /// Compares with a file under `golden/`; `UPDATE_GOLDEN=1` writes it instead.

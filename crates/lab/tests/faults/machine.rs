@@ -2,23 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use lab::sandbox::Times;
+
 pub(crate) const GATE: &str = "/etc/kubernetes/kubelet.env";
 const BUNDLE: &str = "/etc/nodestrap/bundle.json";
-
-const IMAGE: [(&str, &str); 5] = [
-    ("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
-    ("/etc/hostname", "node-1\n"),
-    ("/etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
-    ("/run/nodestrap/boot_id", "00000000-0000-4000-8000-000000000001\n"),
-    (
-        "/usr/lib/systemd/system/containerd.service",
-        "[Service]\nExecStart=/usr/bin/containerd\n\n[Install]\nWantedBy=multi-user.target\n",
-    ),
-];
 
 pub(crate) fn nodestrap() -> PathBuf {
     let path = std::env::var_os("NODESTRAP_BINARY").map(PathBuf::from);
@@ -70,15 +61,7 @@ impl Machine {
     /// As its vendor delivers it, in a folder that exists.
     pub(crate) fn create(root: &Path, bundle: &str) -> Self {
         let machine = Self { root: root.to_owned() };
-        for (path, content) in IMAGE {
-            machine.write(path, content);
-        }
-        let parsed: serde_json::Value = serde_json::from_str(bundle).unwrap();
-        for path in parsed["requiredPrograms"].as_array().unwrap() {
-            machine.write(path.as_str().unwrap(), "");
-            let mode = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(machine.path(path.as_str().unwrap()), mode).unwrap();
-        }
+        lab::sandbox::write_image(root, bundle).unwrap();
         machine.deliver(bundle);
         machine
     }
@@ -128,25 +111,9 @@ impl Machine {
 
     /// What a node is made of, by path: no times, nothing of the way it came to be, not the delivery.
     pub(crate) fn tree(&self) -> BTreeMap<String, String> {
-        let mut found = BTreeMap::new();
-        let mut todo = vec![self.root.clone()];
-        while let Some(path) = todo.pop() {
-            let metadata = path.symlink_metadata().unwrap();
-            let name = format!("/{}", path.strip_prefix(&self.root).unwrap().display());
-            if ["/var/lib/nodestrap", "/run", "/lost+found", BUNDLE].iter().any(|other| name.starts_with(other)) {
-                continue;
-            }
-            let mut entry = format!("{:06o} {}:{}", metadata.mode(), metadata.uid(), metadata.gid());
-            if metadata.is_symlink() {
-                entry.push_str(&format!(" -> {}", path.read_link().unwrap().display()));
-            } else if metadata.is_dir() {
-                todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-            } else {
-                entry.push_str(&format!("\n{}", String::from_utf8_lossy(&std::fs::read(&path).unwrap())));
-            }
-            found.insert(name, entry);
-        }
-        found.remove("/");
+        let mut found = lab::sandbox::entries(&self.root, Times::Ignored).unwrap();
+        let outside = ["/var/lib/nodestrap", "/run", "/lost+found", BUNDLE];
+        found.retain(|path, _| path != "/" && !outside.iter().any(|other| path.starts_with(other)));
         found
     }
 
