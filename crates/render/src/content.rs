@@ -59,8 +59,17 @@ impl<T: Into<Vec<u8>>> From<T> for Content {
 
 impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.bytes == other.0.bytes
+        Arc::ptr_eq(&self.0, &other.0) || same(&self.0.bytes, &other.0.bytes)
     }
+}
+
+/// By words: musl compares byte after byte, and a fleet has megabytes of text that is alike.
+pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
+    let (one_words, one_rest) = one.as_chunks::<8>();
+    let (other_words, other_rest) = other.as_chunks::<8>();
+    one.len() == other.len()
+        && one_words.iter().zip(other_words).all(|(one, other)| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*other))
+        && one_rest.iter().zip(other_rest).all(|(one, other)| one == other)
 }
 
 impl Eq for Content {}
@@ -74,4 +83,24 @@ impl fmt::Debug for Content {
 
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn content_is_equal_if_its_bytes_are(bytes in proptest::collection::vec(any::<u8>(), 0..100), at in any::<prop::sample::Index>()) {
+            prop_assert_eq!(Content::from(bytes.clone()), Content::from(bytes.clone()));
+            let mut longer = bytes.clone();
+            longer.push(0);
+            prop_assert_ne!(Content::from(bytes.clone()), Content::from(longer.clone()));
+            let mut other = longer.clone();
+            let at = at.index(other.len());
+            other[at] ^= 1;
+            prop_assert_ne!(Content::from(longer), Content::from(other));
+        }
+    }
 }

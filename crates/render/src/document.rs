@@ -159,7 +159,7 @@ fn write_document(bundle: &Bundle, digest: &str, contents: Contents) -> String {
         writer.name("units").list(&bundle.units, |writer, unit| {
             writer.object(|writer| {
                 writer.name("name").string(&unit.name);
-                writer.name("start").string(start_name(unit.start));
+                writer.name("start").plain(start_name(unit.start));
             });
         });
         if !bundle.hooks.is_empty() {
@@ -212,7 +212,7 @@ fn write_runtime(writer: &mut Writer, runtime: &Runtime) {
 fn write_gate(writer: &mut Writer, gate: &Gate) {
     writer.name("path").string(&gate.path);
     writer.name("environment").object(|writer| {
-        gate.environment.iter().for_each(|(name, value)| writer.name(name).string(value));
+        gate.environment.iter().for_each(|(name, value)| writer.key(name).string(value));
     });
     if !gate.facts.is_empty() {
         writer.name("facts").strings(&gate.facts);
@@ -233,9 +233,9 @@ fn write_join(writer: &mut Writer, join: &Join) {
 fn write_file(writer: &mut Writer, file: &File, contents: Contents) {
     writer.object(|writer| {
         writer.name("path").string(&file.path);
-        writer.name("mode").string(&octal(file.mode));
+        writer.name("mode").plain(&octal(file.mode));
         writer.name("secret").flag(file.secrecy == Secrecy::Secret);
-        writer.name("sha256").string(file.sha256());
+        writer.name("sha256").plain(file.sha256());
         writer.name("size").number(file.content.len() as u64);
         if contents == Contents::Inside {
             let field = if file.content.text().is_some() { "content" } else { "contentBase64" };

@@ -57,24 +57,24 @@ fn write_bundle(writer: &mut Writer, bundle: &Bundle) {
     writer.name("units").list(units, |writer, Unit { name, start }| {
         writer.object(|writer| {
             writer.name("name").string(name);
-            writer.name("start").string(start_name(*start));
+            writer.name("start").plain(start_name(*start));
         });
     });
 }
 
 fn write_file(writer: &mut Writer, File { path, mode, secrecy, content }: &File) {
     writer.object(|writer| {
-        writer.name("mode").string(&octal(*mode));
+        writer.name("mode").plain(&octal(*mode));
         writer.name("path").string(path);
         writer.name("secret").flag(*secrecy == Secrecy::Secret);
-        writer.name("sha256").string(content.sha256());
+        writer.name("sha256").plain(content.sha256());
         writer.name("size").number(content.len() as u64);
     });
 }
 
 fn write_gate(writer: &mut Writer, Gate { path, environment, facts }: &Gate) {
     writer.name("environment").object(|writer| {
-        environment.iter().for_each(|(name, value)| writer.name(name).string(value));
+        environment.iter().for_each(|(name, value)| writer.key(name).string(value));
     });
     if !facts.is_empty() {
         writer.name("facts").strings(facts);

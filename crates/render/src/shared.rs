@@ -4,12 +4,11 @@
 //! the same values.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use spec::{ConfigNode, ConfigTree};
 
 use crate::bundle::File;
-use crate::content::Content;
+use crate::content::{self, Content};
 use crate::error::RenderError;
 
 /// For the groups of one spec, and for one thread.
@@ -18,8 +17,8 @@ pub(crate) struct Shared<'s> {
     runtime_config: RefCell<Option<(&'s ConfigTree, Content)>>,
     /// By its user; all else in it belongs to the cluster.
     kubeconfig: RefCell<Option<(&'static str, Content)>>,
-    /// By path, as the last group that has such a file has it.
-    contents: RefCell<BTreeMap<String, Content>>,
+    /// Of the last group, in their order.
+    files: RefCell<Vec<(String, Content)>>,
 }
 
 impl<'s> Shared<'s> {
@@ -49,16 +48,19 @@ impl<'s> Shared<'s> {
         text
     }
 
-    /// Content that another group has in the same place is taken from there, with its digest.
+    /// Content that the last group has in the same place is taken from there, with its digest. Groups that have not the
+    /// same files have little in common, and nothing to gain.
     pub(crate) fn recognise(&self, files: &mut [File]) {
-        let mut contents = self.contents.borrow_mut();
-        for file in files {
-            match contents.get_mut(&file.path) {
-                Some(known) if *known == file.content => file.content = known.clone(),
-                Some(known) => *known = file.content.clone(),
-                None => {
-                    contents.insert(file.path.clone(), file.content.clone());
+        let mut known = self.files.borrow_mut();
+        known.truncate(files.len());
+        for (index, file) in files.iter_mut().enumerate() {
+            match known.get_mut(index) {
+                Some((path, content)) if *path == file.path && *content == file.content => {
+                    file.content = content.clone();
                 }
+                Some((path, content)) if *path == file.path => *content = file.content.clone(),
+                Some(other) => *other = (file.path.clone(), file.content.clone()),
+                None => known.push((file.path.clone(), file.content.clone())),
             }
         }
     }
@@ -71,7 +73,11 @@ fn same_values(one: &ConfigTree, other: &ConfigTree) -> bool {
         (ConfigNode::Branch(one), ConfigNode::Branch(other)) => same_values(one, other),
         _ => false,
     };
-    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.0 == other.0 && same(one.1, other.1))
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|(one, other)| content::same(one.0.as_bytes(), other.0.as_bytes()) && same(one.1, other.1))
 }
 
 #[cfg(test)]
