@@ -13,7 +13,7 @@ use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, Step
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, Difference, FileWrite, Staged};
 use host::snaps::Snaps;
-use host::units::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
+use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
 use render::bundle::Bundle;
 
 use crate::before::{self, BeforeError, Wanted};
@@ -486,7 +486,7 @@ impl NodeExecutor<'_> {
             return Ok(Condition::Needed("unit files may have changed".to_owned()));
         }
         for unit in units {
-            let state = self.state(unit)?;
+            let state = self.looks.state(self.units, unit).map_err(|error| unit_error(&error))?;
             if state.needs_reload || state.active == ActiveState::NotFound {
                 return Ok(Condition::Needed(format!("{unit} changed on disk")));
             }
@@ -496,7 +496,7 @@ impl NodeExecutor<'_> {
 
     fn check_enabled(&self, units: &[String]) -> Result<Condition, StepError> {
         for unit in units {
-            if !self.state(unit)?.enabled {
+            if !self.looks.state(self.units, unit).map_err(|error| unit_error(&error))?.enabled {
                 return Ok(Condition::Needed(format!("{unit} does not start at boot yet")));
             }
         }
@@ -507,7 +507,7 @@ impl NodeExecutor<'_> {
     /// knows of counts.
     fn check_running(&self, unit: &str, history: &History) -> Result<Condition, StepError> {
         let ran_to_its_end = history.done_before && self.ends_by_itself(unit);
-        Ok(match self.state(unit)?.active {
+        Ok(match self.active(unit)? {
             ActiveState::Inactive if ran_to_its_end => Condition::AlreadySo,
             ActiveState::Active | ActiveState::Activating if history.done_before => Condition::AlreadySo,
             ActiveState::Active | ActiveState::Activating => Condition::Needed(format!("{unit} runs with older files")),
@@ -521,14 +521,16 @@ impl NodeExecutor<'_> {
     }
 
     fn check_armed(&self, unit: &str) -> Result<Condition, StepError> {
-        Ok(match self.state(unit)?.active {
+        Ok(match self.active(unit)? {
             ActiveState::Active | ActiveState::Activating => Condition::AlreadySo,
             _ => Condition::Needed(format!("{unit} must start even if this run dies after opening the gate")),
         })
     }
 
-    fn state(&self, unit: &str) -> Result<UnitState, StepError> {
-        self.looks.state(self.units, unit).map_err(|error| unit_error(&error))
+    /// Asked anew each time: while a machine boots, others start units too.
+    fn active(&self, unit: &str) -> Result<ActiveState, StepError> {
+        let state = self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))?;
+        Ok(state.active)
     }
 }
 

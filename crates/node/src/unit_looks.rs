@@ -1,11 +1,12 @@
-//! What units were found to be, until something is done that may change them.
+//! How the files of units were found to be, until something is done that may change it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use host::units::{UnitError, UnitName, UnitState, Units};
 
-/// Several steps look at the same unit, one after the other; the service manager is asked once.
+/// Several steps look at the same unit, one after the other; the service manager is asked once. Not for whether a unit runs,
+/// which changes by itself.
 #[derive(Default)]
 pub(crate) struct UnitLooks(Mutex<Seen>);
 

@@ -42,4 +42,7 @@ pub(super) trait Unit {
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn need_daemon_reload(&self) -> zbus::Result<bool>;
+    /// The job that is queued or runs for it; number 0 if there is none.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn job(&self) -> zbus::Result<(u32, OwnedObjectPath)>;
 }

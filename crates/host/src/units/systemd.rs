@@ -170,7 +170,11 @@ impl Units for SystemdUnits {
                 active: match unit.load_state().await?.as_str() {
                     "not-found" => ActiveState::NotFound,
                     "masked" => ActiveState::Masked,
-                    _ => active_state(&unit.active_state().await?),
+                    _ => match active_state(&unit.active_state().await?) {
+                        // Its turn is still to come, in a boot that is under way.
+                        ActiveState::Inactive if unit.job().await?.0 != 0 => ActiveState::Activating,
+                        state => state,
+                    },
                 },
                 enabled: is_enabled(&manager, &name).await?,
                 result: unit_result(&bus, &path, &name).await.unwrap_or_default(),

@@ -14,11 +14,11 @@ fn a_hook_that_asks_for_a_reboot_gets_one_and_the_gate_opens_after_it() {
     let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready after the reboot, without help");
 
+    let events = machine.run(&["nodestrap", "timeline", "-o", "json"]).expect("timeline");
     let asked = machine.read_file("/var/tmp/asked").expect("the hook left its mark");
-    assert_eq!(asked.lines().count(), 1, "the hook ran once: {asked}");
+    assert_eq!(asked.lines().count(), 1, "the hook ran once: {asked}\n{events}");
     assert_ne!(asked.trim(), machine.boot_id().expect("boot id"), "the gate opened in another boot");
     assert_eq!(machine.boots().expect("boots"), 2, "one reboot, not more");
-    let events = machine.run(&["nodestrap", "timeline", "-o", "json"]).expect("timeline");
     let requests = events.matches("\"rebootRequested\"").count();
     assert_eq!(requests, 1, "{events}");
     let timeline = machine.run(&["nodestrap", "timeline"]).expect("timeline");
