@@ -1,6 +1,7 @@
 //! The rules that every bundle keeps, whoever made it: nothing here is repaired, only refused.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use spec::{HookSlot, RuntimeSource};
@@ -114,18 +115,15 @@ fn is_sha256(text: &str) -> bool {
 }
 
 fn validate_files(files: &[File], gate: &Gate) -> Result<(), BundleError> {
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut previous = "";
     for file in files {
         let path = file.path.as_str();
         validate_path(path)?;
-        if !seen.insert(path) {
-            return Err(BundleError::DuplicatePath { path: path.to_owned() });
+        match previous.cmp(path) {
+            Ordering::Less => previous = path,
+            Ordering::Equal => return Err(BundleError::DuplicatePath { path: path.to_owned() }),
+            Ordering::Greater => return Err(BundleError::Order { path: path.to_owned() }),
         }
-        if path < previous {
-            return Err(BundleError::Order { path: path.to_owned() });
-        }
-        previous = path;
         // A file that is the gate would open it before everything else is durable.
         if path == gate.path {
             return Err(BundleError::GateAmongFiles { path: path.to_owned() });
@@ -133,10 +131,17 @@ fn validate_files(files: &[File], gate: &Gate) -> Result<(), BundleError> {
         validate_mode(file)?;
     }
     // The gate is written too, so no file may need it as a folder, nor the other way round.
-    seen.insert(&gate.path);
-    for path in &seen {
-        if let Some(parent) = parents(path).find(|parent| seen.contains(parent)) {
-            return Err(BundleError::FileUnderFile { path: (*path).to_owned(), parent: parent.to_owned() });
+    let is_file = |path: &str| path == gate.path || files.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok();
+    let mut folder = "";
+    for path in files.iter().map(|file| &file.path).chain([&gate.path]) {
+        let innermost = parents(path).next().unwrap_or_default();
+        // Files of one folder mostly stand together, and it is looked at once.
+        if innermost == folder {
+            continue;
+        }
+        folder = innermost;
+        if let Some(parent) = parents(path).find(|parent| is_file(parent)) {
+            return Err(BundleError::FileUnderFile { path: path.clone(), parent: parent.to_owned() });
         }
     }
     Ok(())
@@ -162,9 +167,11 @@ fn validate_mode(file: &File) -> Result<(), BundleError> {
 
 /// A path is taken as it stands, so it must have one spelling only and cannot leave the root of the node.
 pub(crate) fn validate_path(path: &str) -> Result<(), BundleError> {
-    let plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && part.iter().all(u8::is_ascii_graphic);
-    // Nearly all are, and a fleet has many; what is not plain is looked at more closely.
-    if path.strip_prefix('/').is_some_and(|rest| rest.as_bytes().split(|byte| *byte == b'/').all(plain)) {
+    // Nearly all are plain, and a fleet has many; what is not is looked at more closely.
+    let bytes = path.as_bytes();
+    let graphic = bytes.iter().fold(true, |all, byte| all & byte.is_ascii_graphic());
+    let odd_part = bytes.windows(2).fold(false, |any, pair| any | matches!(pair, [b'/', b'/' | b'.']));
+    if graphic && !odd_part && bytes.starts_with(b"/") && !bytes.ends_with(b"/") {
         return Ok(());
     }
     let problem = match path.strip_prefix('/') {

@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-use crate::json::quote;
+use crate::entry::Entry;
 
 /// Bytes that do not change. Copies share them, and what was worked out for one is there for all: the groups of a cluster
 /// have most of their files in common, and a node asks for the digest of its bundle at every step.
@@ -17,7 +17,7 @@ pub struct Content(Arc<Known>);
 struct Known {
     bytes: Vec<u8>,
     sha256: OnceLock<String>,
-    json: OnceLock<String>,
+    entry: OnceLock<Entry>,
 }
 
 impl Content {
@@ -30,16 +30,9 @@ impl Content {
         std::str::from_utf8(&self.0.bytes).ok()
     }
 
-    /// As a string of JSON, with its quotes: the text, or base64 of what is none.
-    pub(crate) fn json(&self) -> &str {
-        self.0.json.get_or_init(|| {
-            let mut json = String::new();
-            match self.text() {
-                Some(text) => quote(text, &mut json),
-                None => quote(&BASE64.encode(&self.0.bytes), &mut json),
-            }
-            json
-        })
+    /// What is written of the file that has this content; of the first, if several do.
+    pub(crate) fn entry(&self, first: impl FnOnce() -> Entry) -> &Entry {
+        self.0.entry.get_or_init(first)
     }
 }
 
@@ -53,7 +46,7 @@ impl Deref for Content {
 
 impl<T: Into<Vec<u8>>> From<T> for Content {
     fn from(bytes: T) -> Self {
-        Self(Arc::new(Known { bytes: bytes.into(), sha256: OnceLock::new(), json: OnceLock::new() }))
+        Self(Arc::new(Known { bytes: bytes.into(), sha256: OnceLock::new(), entry: OnceLock::new() }))
     }
 }
 

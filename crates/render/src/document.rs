@@ -144,8 +144,7 @@ impl Bundle {
 
 /// In the order in which people want to read it.
 fn write_document(bundle: &Bundle, digest: &str, contents: Contents) -> String {
-    // A little more than is mostly needed: a fleet keeps thousands of these in memory.
-    let expected = bundle.files.iter().fold(2048, |sum, file| sum + file.content.len() * 17 / 16 + 200);
+    let expected = bundle.files.iter().fold(2048, |sum, file| sum + expected_bytes(file));
     let mut writer = Writer::new(Layout::Indented, String::with_capacity(expected));
     writer.object(|writer| {
         writer.name("apiVersion").string(API_VERSION);
@@ -168,7 +167,10 @@ fn write_document(bundle: &Bundle, digest: &str, contents: Contents) -> String {
         writer.name("runtime").object(|writer| write_runtime(writer, &bundle.runtime));
         writer.name("gate").object(|writer| write_gate(writer, &bundle.gate));
         writer.name("join").object(|writer| write_join(writer, &bundle.join));
-        writer.name("files").list(&bundle.files, |writer, file| write_file(writer, file, contents));
+        writer.name("files").list(&bundle.files, |writer, file| match contents {
+            Contents::Inside => writer.raw(&file.document_entry(entry)),
+            Contents::Beside => writer.object(|writer| write_file(writer, file)),
+        });
     });
     let mut text = writer.finish();
     text.push('\n');
@@ -230,18 +232,31 @@ fn write_join(writer: &mut Writer, join: &Join) {
     writer.name("kubeletUnit").string(&join.kubelet_unit);
 }
 
-fn write_file(writer: &mut Writer, file: &File, contents: Contents) {
+/// Of a file with its content, as deep in the document as it stands there.
+fn entry(file: &File) -> String {
+    let room = String::with_capacity(expected_bytes(file));
+    let mut writer = Writer::within_document(Layout::Indented, 2, room);
     writer.object(|writer| {
-        writer.name("path").string(&file.path);
-        writer.name("mode").plain(&octal(file.mode));
-        writer.name("secret").flag(file.secrecy == Secrecy::Secret);
-        writer.name("sha256").plain(file.sha256());
-        writer.name("size").number(file.content.len() as u64);
-        if contents == Contents::Inside {
-            let field = if file.content.text().is_some() { "content" } else { "contentBase64" };
-            writer.name(field).raw(file.content.json());
+        write_file(writer, file);
+        match file.content.text() {
+            Some(text) => writer.name("content").string(text),
+            None => writer.name("contentBase64").plain(&BASE64.encode(&file.content)),
         }
     });
+    writer.finish()
+}
+
+fn write_file(writer: &mut Writer, file: &File) {
+    writer.name("path").string(&file.path);
+    writer.name("mode").plain(&octal(file.mode));
+    writer.name("secret").flag(file.secrecy == Secrecy::Secret);
+    writer.name("sha256").plain(file.sha256());
+    writer.name("size").number(file.content.len() as u64);
+}
+
+/// A little more than is mostly needed: a fleet keeps thousands of these in memory.
+fn expected_bytes(file: &File) -> usize {
+    file.content.len() * 17 / 16 + 200
 }
 
 /// As [`Start`] is read.

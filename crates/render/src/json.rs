@@ -42,7 +42,12 @@ pub(crate) struct Writer {
 impl Writer {
     /// `text` is where the document goes, and may have room for it.
     pub(crate) fn new(layout: Layout, text: String) -> Self {
-        Self { layout, depth: 0, is_empty: true, text }
+        Self::within_document(layout, 0, text)
+    }
+
+    /// For a part of a document that lies so deep in it.
+    pub(crate) fn within_document(layout: Layout, depth: usize, text: String) -> Self {
+        Self { layout, depth, is_empty: true, text }
     }
 
     pub(crate) fn finish(self) -> String {

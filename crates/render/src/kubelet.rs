@@ -91,16 +91,17 @@ fn unfit_for_splitting(character: char) -> Option<&'static str> {
 }
 
 /// What `kubelet.service` runs and waits for.
-pub(crate) struct UnitInputs<'a> {
+#[derive(PartialEq)]
+pub(crate) struct KubeletUnit<'a> {
     pub(crate) binary: &'a str,
     /// Path of nodestrap on the node.
     pub(crate) nodestrap: &'a str,
-    pub(crate) runtime_unit: &'a str,
+    pub(crate) runtime_unit: &'static str,
     /// The unit that finishes the pod network, if the bundle has one.
-    pub(crate) network_unit: Option<&'a str>,
+    pub(crate) network_unit: Option<&'static str>,
 }
 
-pub(crate) fn render_unit(inputs: &UnitInputs<'_>) -> Result<Vec<u8>, RenderError> {
+pub(crate) fn render_unit(inputs: &KubeletUnit<'_>) -> Result<Vec<u8>, RenderError> {
     let mut wants = vec![inputs.runtime_unit, BOOTSTRAP_UNIT];
     wants.extend(inputs.network_unit);
     UnitFile::new(vec![

@@ -15,6 +15,7 @@ mod content;
 pub mod delivery;
 mod diff;
 mod document;
+mod entry;
 mod error;
 mod extras;
 pub mod gate;

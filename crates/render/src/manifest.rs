@@ -9,13 +9,16 @@ use crate::content::sha256_hex;
 use crate::document::{KIND, start_name};
 use crate::json::{Layout, Writer};
 
+/// As many as the entry of a file mostly has.
+const ENTRY_BYTES: usize = 192;
+
 /// `sha256:` and 64 hexadecimal digits.
 pub(crate) fn digest(bundle: &Bundle) -> String {
     ["sha256:", &sha256_hex(canonical(bundle).as_bytes())].concat()
 }
 
 pub(crate) fn canonical(bundle: &Bundle) -> String {
-    let room = String::with_capacity(1024 + 192 * bundle.files.len());
+    let room = String::with_capacity(1024 + ENTRY_BYTES * bundle.files.len());
     let mut writer = Writer::new(Layout::Compact, room);
     writer.object(|writer| write_bundle(writer, bundle));
     writer.finish()
@@ -37,7 +40,7 @@ fn write_bundle(writer: &mut Writer, bundle: &Bundle) {
     } = bundle;
     writer.name("apiVersion").string(API_VERSION);
     writer.name("cluster").string(cluster);
-    writer.name("files").list(files, write_file);
+    writer.name("files").list(files, |writer, file| writer.raw(&file.manifest_entry(entry)));
     writer.name("gate").object(|writer| write_gate(writer, gate));
     writer.name("group").string(group);
     if !hooks.is_empty() {
@@ -62,7 +65,8 @@ fn write_bundle(writer: &mut Writer, bundle: &Bundle) {
     });
 }
 
-fn write_file(writer: &mut Writer, File { path, mode, secrecy, content }: &File) {
+fn entry(File { path, mode, secrecy, content }: &File) -> String {
+    let mut writer = Writer::new(Layout::Compact, String::with_capacity(ENTRY_BYTES));
     writer.object(|writer| {
         writer.name("mode").plain(&octal(*mode));
         writer.name("path").string(path);
@@ -70,6 +74,7 @@ fn write_file(writer: &mut Writer, File { path, mode, secrecy, content }: &File)
         writer.name("sha256").plain(content.sha256());
         writer.name("size").number(content.len() as u64);
     });
+    writer.finish()
 }
 
 fn write_gate(writer: &mut Writer, Gate { path, environment, facts }: &Gate) {

@@ -11,8 +11,8 @@ use crate::extras::{self, HookInputs};
 use crate::gate::GATE_PATH;
 use crate::kubeconfig::{Credential, render_kubeconfig};
 use crate::kubelet::{
-    self, ARGUMENTS_VARIABLE, BOOTSTRAP_KUBECONFIG_FLAG, CONFIG_FLAG, KUBECONFIG_FLAG, KUBELET_UNIT, NODE_NAME_FLAG,
-    UnitInputs, required_flag,
+    self, ARGUMENTS_VARIABLE, BOOTSTRAP_KUBECONFIG_FLAG, CONFIG_FLAG, KUBECONFIG_FLAG, KUBELET_UNIT, KubeletUnit,
+    NODE_NAME_FLAG, required_flag,
 };
 use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings};
 use crate::shared::Shared;
@@ -57,11 +57,11 @@ fn render<'s>(
     let identity = Identity::of(cluster, group)?;
     let join = join(cluster, group, &identity)?;
 
-    let mut part = system::render_system(cluster, group)?;
+    let mut part = system::render_system(cluster, group, &[KUBELET_UNIT], shared)?;
     part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value, shared)?);
     part.add(extras::render_extra_units(&group.units.value));
     part.add(kubelet_part(name, cluster, group, &identity, shared)?);
-    part.add(network_part(cluster, group, &join)?);
+    part.add(network_part(cluster, group, &join, shared)?);
     part.files.extend(webhook::render_webhook(&cluster.report));
     part.files.extend(extras::render_file_assets(&group.file_assets.value));
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
@@ -151,25 +151,26 @@ fn join(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_
     })
 }
 
-fn kubelet_part(
+fn kubelet_part<'s>(
     name: &str,
     cluster: &CompleteCluster,
-    group: &CompleteGroup,
+    group: &'s CompleteGroup,
     identity: &Identity<'_>,
-    shared: &Shared<'_>,
+    shared: &Shared<'s>,
 ) -> Result<Part, RenderError> {
     let authority = cluster.join.certificate_authority.value.as_str();
     let server = cluster.api_server.value.as_str();
-    let kubeconfig =
-        |user, credential| shared.kubeconfig(user, || render_kubeconfig(name, server, authority, user, &credential));
+    let kubeconfig = |user, credential: Credential<'_>| {
+        shared.kubeconfig.of(user, |user| Ok(render_kubeconfig(name, server, authority, user, &credential)))
+    };
     let (flag, credentials) = match identity {
         Identity::Token(token) => {
-            (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token)))
+            (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token))?)
         }
-        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
+        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))?),
         Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, Content::from(*text)),
     };
-    let unit = kubelet::render_unit(&UnitInputs {
+    let unit = KubeletUnit {
         binary: group.kubelet.binary.value.as_str(),
         nodestrap: group.delivery.nodestrap.path.value.as_str(),
         runtime_unit: runtime::unit_name(group.container_runtime.name.value),
@@ -177,11 +178,11 @@ fn kubelet_part(
             PodNetwork::Bridge => Some(NETWORK_UNIT),
             PodNetwork::None => None,
         },
-    })?;
+    };
     let mut files = vec![
         File::public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
         File::secret(required_flag(group, flag)?, credentials),
-        File::unit(KUBELET_UNIT, unit),
+        File::unit(KUBELET_UNIT, shared.kubelet_unit.of(unit, kubelet::render_unit)?),
     ];
     // A control plane has the same certificate among its own.
     if group.role.value == Role::Worker {
@@ -191,7 +192,12 @@ fn kubelet_part(
 }
 
 /// A bridge on each node: `nodestrap network` configures it once the node has registered and knows its pod CIDRs.
-fn network_part(cluster: &CompleteCluster, group: &CompleteGroup, join: &Join) -> Result<Part, RenderError> {
+fn network_part<'s>(
+    cluster: &CompleteCluster,
+    group: &'s CompleteGroup,
+    join: &Join,
+    shared: &Shared<'s>,
+) -> Result<Part, RenderError> {
     match cluster.networking.pod_network.value {
         PodNetwork::None => return Ok(Part::default()),
         PodNetwork::Bridge => {}
@@ -203,7 +209,8 @@ fn network_part(cluster: &CompleteCluster, group: &CompleteGroup, join: &Join) -
         client_certificate: join.client_certificate.clone(),
         node_name: join.node_name.clone(),
     };
-    let unit = network::render_unit(KUBELET_UNIT, group.delivery.nodestrap.path.value.as_str())?;
+    let nodestrap = group.delivery.nodestrap.path.value.as_str();
+    let unit = shared.network_unit.of(nodestrap, |nodestrap| network::render_unit(KUBELET_UNIT, nodestrap))?;
     Ok(Part {
         files: vec![File::public(NETWORK_SETTINGS_PATH, settings.to_json()), File::unit(NETWORK_UNIT, unit)],
         units: vec![Unit::new(NETWORK_UNIT, Start::ByOthers)],

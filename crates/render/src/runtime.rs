@@ -9,7 +9,7 @@ use spec::{CompleteContainerRuntime, ConfigTree, Host, Runtime as RuntimeName, R
 use crate::bundle::{Archive, File, Package, Part, Runtime, Start, Unit};
 use crate::error::RenderError;
 use crate::kubelet::{leaf_text, object};
-use crate::shared::Shared;
+use crate::shared::{Shared, Values};
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
 pub(crate) const CONTAINERD_UNIT: &str = "containerd.service";
@@ -41,7 +41,7 @@ pub(crate) fn render_runtime<'s>(
     let mut part = Part { files: Vec::new(), units: vec![Unit::new(unit_name(name), Start::BeforeGate)] };
     match name {
         RuntimeName::Containerd => {
-            let config = shared.runtime_config(&runtime.config, render_config)?;
+            let config = shared.runtime_config.of(Values(&runtime.config), |values| render_config(values.0))?;
             part.files.push(File::public(CONTAINERD_CONFIG_PATH, config));
             part.files.extend(render_hosts(&runtime.config, mirrors));
             if runtime.source.value == RuntimeSource::Tree {

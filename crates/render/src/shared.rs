@@ -10,44 +10,60 @@ use spec::{ConfigNode, ConfigTree};
 use crate::bundle::File;
 use crate::content::{self, Content};
 use crate::error::RenderError;
+use crate::kubelet::KubeletUnit;
+use crate::system::KernelUnit;
 
 /// For the groups of one spec, and for one thread.
 #[derive(Default)]
 pub(crate) struct Shared<'s> {
-    runtime_config: RefCell<Option<(&'s ConfigTree, Content)>>,
+    pub(crate) runtime_config: Last<Values<'s>>,
     /// By its user; all else in it belongs to the cluster.
-    kubeconfig: RefCell<Option<(&'static str, Content)>>,
+    pub(crate) kubeconfig: Last<&'static str>,
+    pub(crate) kernel_unit: Last<KernelUnit>,
+    pub(crate) kubelet_unit: Last<KubeletUnit<'s>>,
+    /// By the path of nodestrap.
+    pub(crate) network_unit: Last<&'s str>,
     /// Of the last group, in their order.
     files: RefCell<Vec<(String, Content)>>,
 }
 
-impl<'s> Shared<'s> {
-    pub(crate) fn runtime_config(
+/// What was written last, and from what.
+pub(crate) struct Last<K>(RefCell<Option<(K, Content)>>);
+
+impl<K> Default for Last<K> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<K: PartialEq> Last<K> {
+    /// `render` must need nothing that can differ between two groups but `from`.
+    pub(crate) fn of(
         &self,
-        tree: &'s ConfigTree,
-        render: impl FnOnce(&ConfigTree) -> Result<Vec<u8>, RenderError>,
+        from: K,
+        render: impl FnOnce(&K) -> Result<Vec<u8>, RenderError>,
     ) -> Result<Content, RenderError> {
-        if let Some((known, text)) = &*self.runtime_config.borrow()
-            && same_values(known, tree)
+        if let Some((known, content)) = &*self.0.borrow()
+            && *known == from
         {
-            return Ok(text.clone());
+            return Ok(content.clone());
         }
-        let text = Content::from(render(tree)?);
-        *self.runtime_config.borrow_mut() = Some((tree, text.clone()));
-        Ok(text)
+        let content = Content::from(render(&from)?);
+        *self.0.borrow_mut() = Some((from, content.clone()));
+        Ok(content)
     }
+}
 
-    pub(crate) fn kubeconfig(&self, user: &'static str, render: impl FnOnce() -> Vec<u8>) -> Content {
-        if let Some((known, text)) = &*self.kubeconfig.borrow()
-            && *known == user
-        {
-            return text.clone();
-        }
-        let text = Content::from(render());
-        *self.kubeconfig.borrow_mut() = Some((user, text.clone()));
-        text
+/// Equal if all values are, wherever they come from: the origins of two groups name their groups.
+pub(crate) struct Values<'s>(pub(crate) &'s ConfigTree);
+
+impl PartialEq for Values<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        same_values(self.0, other.0)
     }
+}
 
+impl Shared<'_> {
     /// Content that the last group has in the same place is taken from there, with its digest. Groups that have not the
     /// same files have little in common, and nothing to gain.
     pub(crate) fn recognise(&self, files: &mut [File]) {
@@ -66,7 +82,6 @@ impl<'s> Shared<'s> {
     }
 }
 
-/// Wherever they come from: the origins of two groups name their groups.
 fn same_values(one: &ConfigTree, other: &ConfigTree) -> bool {
     let same = |one: &ConfigNode, other: &ConfigNode| match (one, other) {
         (ConfigNode::Leaf(one), ConfigNode::Leaf(other)) => one.value == other.value,
@@ -96,14 +111,13 @@ mod tests {
     fn only_what_has_the_same_values_is_taken_again() {
         let (one, same, other) = (tree(1, "x"), tree(1, "y"), tree(2, "x"));
         let shared = Shared::default();
-        let ask = |tree, text: &str| shared.runtime_config(tree, |_| Ok(text.into())).unwrap();
+        let ask = |tree, text: &str| shared.runtime_config.of(Values(tree), |_| Ok(text.into())).unwrap();
         assert_eq!(*ask(&one, "first"), *b"first");
         assert_eq!(*ask(&same, "second"), *b"first");
         assert_eq!(*ask(&other, "third"), *b"third");
         assert_eq!(*ask(&one, "fourth"), *b"fourth");
-        assert_eq!(*shared.kubeconfig("a", || b"1".into()), *b"1");
-        assert_eq!(*shared.kubeconfig("a", || b"2".into()), *b"1");
-        assert_eq!(*shared.kubeconfig("b", || b"3".into()), *b"3");
+        assert!(shared.kubeconfig.of("a", |_| Err(RenderError::NoPki)).is_err());
+        assert_eq!(*shared.kubeconfig.of("a", |_| Ok(b"1".into())).unwrap(), *b"1");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::bundle::{File, Part, Start, Unit};
 use crate::error::RenderError;
 use crate::kubelet::KUBELET_UNIT;
 use crate::runtime;
+use crate::shared::Shared;
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
 pub(crate) const TRUST_UNIT: &str = "nodestrap-trust.service";
@@ -27,32 +28,46 @@ const HEADER: &str = "# Written by nodestrap from the spec of the cluster; an ed
 const OWN_SYSCTLS: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
 /// Everything of this module, with its units in the order in which they are started: trust, kernel, time.
-pub(crate) fn render_system(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Part, RenderError> {
+///
+/// `proxied` are the units that reach out, besides the runtime's.
+pub(crate) fn render_system<'s>(
+    cluster: &'s CompleteCluster,
+    group: &'s CompleteGroup,
+    proxied: &[&str],
+    shared: &Shared<'s>,
+) -> Result<Part, RenderError> {
     let runtime_unit = runtime::unit_name(group.container_runtime.name.value);
     let mut part = render_trust(&cluster.trust, group.os.value, runtime_unit)?;
-    part.add(render_kernel(&group.sysctls, &cluster.sysctls, &group.kernel_modules, runtime_unit)?);
+    part.add(render_kernel(&group.sysctls, &cluster.sysctls, &group.kernel_modules, runtime_unit, shared)?);
     part.add(render_time(&cluster.ntp_servers.value, group.os.value)?);
-    part.files.extend(render_proxy(&cluster.proxy, &[runtime_unit, KUBELET_UNIT])?);
+    part.files.extend(render_proxy(&cluster.proxy, &[&[runtime_unit], proxied].concat())?);
     Ok(part)
 }
 
+/// What the unit that sets up the kernel runs, in order, and before which unit of a runtime.
+#[derive(PartialEq)]
+pub(crate) struct KernelUnit {
+    commands: Vec<(Failure, &'static str, &'static str)>,
+    runtime_unit: &'static str,
+}
+
 /// Kernel modules, then kernel parameters, some of which a module brings; both before the runtime.
-pub(crate) fn render_kernel(
+fn render_kernel(
     sysctls: &Setting<BTreeMap<SysctlName, Line>>,
     of_cluster: &Setting<BTreeMap<SysctlName, Line>>,
     modules: &Setting<Vec<ModuleName>>,
-    runtime_unit: &str,
+    runtime_unit: &'static str,
+    shared: &Shared<'_>,
 ) -> Result<Part, RenderError> {
     let mut part = Part::default();
-    let mut service = Section::new("Service").text("Type", "oneshot").text("RemainAfterExit", "yes");
+    let mut commands = Vec::new();
     if !modules.value.is_empty() {
         // What nodestrap asks for may be built into the kernel, or not be needed there: only the user's word is law.
         let failure = match modules.origin {
             Origin::Default { .. } => Failure::Ignored,
             _ => Failure::Counts,
         };
-        let program = "/lib/systemd/systemd-modules-load";
-        service = service.command_with("ExecStart", failure, program, arguments([MODULES_PATH]));
+        commands.push((failure, "/lib/systemd/systemd-modules-load", MODULES_PATH));
         let mut text = HEADER.to_owned();
         for module in &modules.value {
             text.push_str(module.as_str());
@@ -71,7 +86,7 @@ pub(crate) fn render_kernel(
         if lines.is_empty() {
             continue;
         }
-        service = service.command_with("ExecStart", failure, "/lib/systemd/systemd-sysctl", arguments([path]));
+        commands.push((failure, "/lib/systemd/systemd-sysctl", path));
         let mut text = HEADER.to_owned();
         for (name, value) in lines {
             let _ = writeln!(text, "{name} = {value}");
@@ -81,20 +96,29 @@ pub(crate) fn render_kernel(
     if part.files.is_empty() {
         return Ok(part);
     }
-    let unit = UnitFile::new(vec![
-        Section::new("Unit")
-            .text("Description", "Kernel modules and parameters of a Kubernetes node")
-            .words("Before", &[runtime_unit, KUBELET_UNIT]),
-        service,
-        Section::new("Install").text("WantedBy", "multi-user.target"),
-    ]);
-    part.files.push(File::unit(KERNEL_UNIT, unit.render()?));
+    let unit = shared.kernel_unit.of(KernelUnit { commands, runtime_unit }, render_kernel_unit)?;
+    part.files.push(File::unit(KERNEL_UNIT, unit));
     part.units.push(Unit::new(KERNEL_UNIT, Start::BeforeGate));
     Ok(part)
 }
 
+fn render_kernel_unit(unit: &KernelUnit) -> Result<Vec<u8>, RenderError> {
+    let service = Section::new("Service").text("Type", "oneshot").text("RemainAfterExit", "yes");
+    let service = unit.commands.iter().fold(service, |service, (failure, program, path)| {
+        service.command_with("ExecStart", *failure, *program, arguments([*path]))
+    });
+    UnitFile::new(vec![
+        Section::new("Unit")
+            .text("Description", "Kernel modules and parameters of a Kubernetes node")
+            .words("Before", &[unit.runtime_unit, KUBELET_UNIT]),
+        service,
+        Section::new("Install").text("WantedBy", "multi-user.target"),
+    ])
+    .render()
+}
+
 /// `http_proxy` and its kin for units that reach out, as drop-ins.
-pub(crate) fn render_proxy(proxy: &CompleteProxy, units: &[&str]) -> Result<Vec<File>, RenderError> {
+fn render_proxy(proxy: &CompleteProxy, units: &[&str]) -> Result<Vec<File>, RenderError> {
     let variables = proxy_variables(proxy);
     if variables.is_empty() {
         return Ok(Vec::new());
@@ -131,7 +155,7 @@ pub(crate) fn is_red_hat_like(os: Os) -> bool {
 }
 
 /// Time servers, for the client that the system brings.
-pub(crate) fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
+fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
     if servers.is_empty() {
         return Ok(Part::default());
     }
@@ -172,7 +196,7 @@ fn host_and_port(server: &Host) -> (&str, Option<&str>) {
 }
 
 /// Certificate authorities where the system looks for them, and the keyrings that nodestrap itself reads.
-pub(crate) fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Part, RenderError> {
+fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Part, RenderError> {
     let mut part = Part::default();
     part.files.extend(trust.keyrings.value.iter().map(keyring));
     let authorities = &trust.certificate_authorities.value;

@@ -105,7 +105,7 @@ pub(crate) fn render<'s>(
         node_group,
         Decisions {
             kubelet_unit,
-            proxied_units: &[],
+            proxied_units: vec![kubelet_unit],
             kubelet: Part { files, units },
             programs,
             gate: Gate {

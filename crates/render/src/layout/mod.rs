@@ -26,8 +26,8 @@ const FIRST_WITH_EXEC_V1: KubeVersion = KubeVersion { major: 1, minor: 22, patch
 /// What one layout decides about a node.
 struct Decisions {
     kubelet_unit: &'static str,
-    /// Units of the layout that reach out, besides the runtime and the kubelet.
-    proxied_units: &'static [&'static str],
+    /// Units that reach out, besides the runtime.
+    proxied_units: Vec<&'static str>,
     /// The files and units of the kubelet and of what the layout has around it.
     kubelet: Part,
     /// Programs that the image must bring, besides the runtime.
@@ -43,14 +43,8 @@ fn assemble<'s>(
 ) -> Result<Bundle, RenderError> {
     let (cluster, name, group) = (&spec.cluster, &group.name.value, &group.spec);
     let container_runtime = &group.container_runtime;
-    let runtime_unit = runtime::unit_name(container_runtime.name.value);
 
-    let mut part = system::render_trust(&cluster.trust, group.os.value, runtime_unit)?;
-    part.add(system::render_kernel(&group.sysctls, &cluster.sysctls, &group.kernel_modules, runtime_unit)?);
-    part.add(system::render_time(&cluster.ntp_servers.value, group.os.value)?);
-    let mut proxied = vec![runtime_unit, layout.kubelet_unit];
-    proxied.extend(layout.proxied_units);
-    part.files.extend(system::render_proxy(&cluster.proxy, &proxied)?);
+    let mut part = system::render_system(cluster, group, &layout.proxied_units, shared)?;
     part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value, shared)?);
     part.add(extras::render_extra_units(&group.units.value));
     part.add(layout.kubelet);
@@ -109,7 +103,7 @@ fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup, shared: &Share
     let server = spec.cluster.api_server.value.as_str();
     let authority = join.certificate_authority.value.as_str();
     let name = spec.name.value.as_str();
-    Ok(shared.kubeconfig(user, || render_kubeconfig(name, server, authority, user, &credential)))
+    shared.kubeconfig.of(user, |user| Ok(render_kubeconfig(name, server, authority, user, &credential)))
 }
 
 /// The program that gives credentials, if it is a path: of a bare name only the kubelet's PATH knows where it is.

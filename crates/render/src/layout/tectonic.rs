@@ -109,7 +109,7 @@ pub(crate) fn render<'s>(
         node_group,
         Decisions {
             kubelet_unit: KUBELET_UNIT,
-            proxied_units: &[BOOTSTRAP_UNIT],
+            proxied_units: vec![KUBELET_UNIT, BOOTSTRAP_UNIT],
             kubelet: part,
             programs,
             gate: Gate {
