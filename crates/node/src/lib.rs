@@ -24,7 +24,6 @@ mod steps;
 mod store;
 mod timekeeping;
 mod told;
-mod unit_looks;
 mod verify;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};

@@ -25,7 +25,6 @@ use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
 use crate::steps::{NodeExecutor, Ownership, chain};
 use crate::store::{JournalFile, JournalSnapshot};
-use crate::unit_looks::UnitLooks;
 
 /// Lost at a reboot, as it should be.
 pub const LOCK_PATH: &str = "/run/nodestrap/lock";
@@ -175,7 +174,6 @@ fn executor<'a>(
         ownership: host.ownership,
         clock,
         files_are_as_planned: AtomicBool::new(false),
-        looks: UnitLooks::default(),
         staged: Mutex::new(None),
     }
 }

@@ -13,7 +13,7 @@ use engine::{Clock, Condition, Digest, ErrorClass, Executor, History, Step, Step
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, Difference, FileWrite, Staged};
 use host::snaps::Snaps;
-use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
+use host::units::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
 use render::bundle::Bundle;
 
 use crate::before::{self, BeforeError, Wanted};
@@ -21,7 +21,6 @@ use crate::gate::{self, GateState};
 use crate::plan::{AFTER_KUBELET, Action, FOLDERS, PlannedFile, UNIT_FOLDER, has_line, unit_text};
 use crate::refusals::Refusal;
 use crate::timekeeping;
-use crate::unit_looks::UnitLooks;
 
 /// A marker says a line, if anything.
 const MARKER_LIMIT: u64 = 64 * 1024;
@@ -42,7 +41,6 @@ pub(crate) struct NodeExecutor<'a> {
     pub(crate) committed_before: bool,
     /// When the journal was last written, by the clock of then.
     pub(crate) newest_record: Timestamp,
-    pub(crate) looks: UnitLooks,
     /// What `stage-files` left for `commit-files` of the same run.
     pub(crate) staged: Mutex<Option<Staged>>,
 }
@@ -122,10 +120,7 @@ impl Executor<Action> for NodeExecutor<'_> {
     }
 
     fn apply(&self, step: &Step<Action>, context: &StepContext<'_>) -> Result<(), StepError> {
-        self.looks.forget();
-        let done = self.perform(&step.action, context);
-        self.looks.forget();
-        done
+        self.perform(&step.action, context)
     }
 }
 
@@ -486,7 +481,7 @@ impl NodeExecutor<'_> {
             return Ok(Condition::Needed("unit files may have changed".to_owned()));
         }
         for unit in units {
-            let state = self.looks.state(self.units, unit).map_err(|error| unit_error(&error))?;
+            let state = self.unit_state(unit)?;
             if state.needs_reload || state.active == ActiveState::NotFound {
                 return Ok(Condition::Needed(format!("{unit} changed on disk")));
             }
@@ -496,7 +491,7 @@ impl NodeExecutor<'_> {
 
     fn check_enabled(&self, units: &[String]) -> Result<Condition, StepError> {
         for unit in units {
-            if !self.looks.state(self.units, unit).map_err(|error| unit_error(&error))?.enabled {
+            if !self.unit_state(unit)?.enabled {
                 return Ok(Condition::Needed(format!("{unit} does not start at boot yet")));
             }
         }
@@ -507,7 +502,7 @@ impl NodeExecutor<'_> {
     /// knows of counts.
     fn check_running(&self, unit: &str, history: &History) -> Result<Condition, StepError> {
         let ran_to_its_end = history.done_before && self.ends_by_itself(unit);
-        Ok(match self.active(unit)? {
+        Ok(match self.unit_state(unit)?.active {
             ActiveState::Inactive if ran_to_its_end => Condition::AlreadySo,
             ActiveState::Active | ActiveState::Activating if history.done_before => Condition::AlreadySo,
             ActiveState::Active | ActiveState::Activating => Condition::Needed(format!("{unit} runs with older files")),
@@ -521,16 +516,15 @@ impl NodeExecutor<'_> {
     }
 
     fn check_armed(&self, unit: &str) -> Result<Condition, StepError> {
-        Ok(match self.active(unit)? {
+        Ok(match self.unit_state(unit)?.active {
             ActiveState::Active | ActiveState::Activating => Condition::AlreadySo,
             _ => Condition::Needed(format!("{unit} must start even if this run dies after opening the gate")),
         })
     }
 
     /// Asked anew each time: while a machine boots, others start units too.
-    fn active(&self, unit: &str) -> Result<ActiveState, StepError> {
-        let state = self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))?;
-        Ok(state.active)
+    fn unit_state(&self, unit: &str) -> Result<UnitState, StepError> {
+        self.units.state(&UnitName(unit.to_owned())).map_err(|error| unit_error(&error))
     }
 }
 

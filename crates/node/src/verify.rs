@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use host::disk::{Disk, DiskError, Kind, Stat};
+use host::disk::{Disk, DiskError, Kind, Look, Stat};
 use host::files::{self, FileError};
 use host::units::{ActiveState, UnitName, Units};
 use render::ValueChange;
@@ -135,7 +135,8 @@ fn verify_file(disk: &dyn Disk, file: &File, ownership: Ownership) -> Result<Vec
     if files::has_leftover(disk, path)? {
         findings.push(finding(&file.path, Aspect::Leftover, "none", "a temporary file of an interrupted write"));
     }
-    let Some(stat) = disk.stat(path)? else {
+    let limit = COMPARED_BYTES.max(file.content.len() as u64);
+    let Some(Look { stat, content }) = disk.look(path, limit)? else {
         findings.push(finding(&file.path, Aspect::Presence, "a file", "nothing"));
         return Ok(findings);
     };
@@ -143,7 +144,7 @@ fn verify_file(disk: &dyn Disk, file: &File, ownership: Ownership) -> Result<Vec
         findings.push(finding(&file.path, Aspect::Presence, "a file", other));
         return Ok(findings);
     }
-    findings.extend(verify_content(disk, file, &stat)?);
+    findings.extend(verify_content(file, stat.size, content.as_deref()));
     if stat.mode != file.mode {
         let octal = |mode: u32| format!("{mode:04o}");
         findings.push(finding(&file.path, Aspect::Mode, octal(file.mode), octal(stat.mode)));
@@ -166,25 +167,24 @@ fn other_kind(stat: &Stat) -> Option<String> {
     }
 }
 
-fn verify_content(disk: &dyn Disk, file: &File, stat: &Stat) -> Result<Option<Finding>, DiskError> {
-    let limit = COMPARED_BYTES.max(file.content.len() as u64);
-    let found = if stat.size <= limit { disk.read(Path::new(&file.path), limit)? } else { None };
-    if found.as_deref() == Some(&*file.content) {
-        return Ok(None);
+/// `found` is `None` if there is more of it than is compared.
+fn verify_content(file: &File, size: u64, found: Option<&[u8]>) -> Option<Finding> {
+    if found == Some(&*file.content) {
+        return None;
     }
     let bytes = |count: u64| format!("{count} bytes");
     // The digest of a short secret could be guessed backwards, so a secret shows its size only.
-    let changes = match (&found, file.secrecy) {
+    let changes = match (found, file.secrecy) {
         (Some(found), Secrecy::Public) => render::diff_contents(&file.path, &file.content, found),
         _ => Vec::new(),
     };
     let (expected, found) = match (file.secrecy, changes.len()) {
         (Secrecy::Secret, _) => ("secret, not shown".to_owned(), "other content".to_owned()),
-        (Secrecy::Public, 0) => (bytes(file.content.len() as u64), bytes(stat.size)),
+        (Secrecy::Public, 0) => (bytes(file.content.len() as u64), bytes(size)),
         (Secrecy::Public, 1) => ("as rendered".to_owned(), "1 value differs".to_owned()),
         (Secrecy::Public, count) => ("as rendered".to_owned(), format!("{count} values differ")),
     };
-    Ok(Some(Finding { changes, ..finding(&file.path, Aspect::Content, expected, found) }))
+    Some(Finding { changes, ..finding(&file.path, Aspect::Content, expected, found) })
 }
 
 fn verify_unit(units: &dyn Units, bundle: &Bundle, unit: &Unit) -> Vec<Finding> {

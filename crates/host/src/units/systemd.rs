@@ -166,19 +166,28 @@ impl Units for SystemdUnits {
         self.ask("state query", &unit.0, CALL_DEADLINE, |bus, manager| async move {
             let path = manager.load_unit(&name).await?;
             let unit = unit_proxy(&bus, &path).await?;
+            // All questions at once: answers come in order, and one wait is enough for them.
+            let (load, active, job, enabled, result, needs_reload) = tokio::join!(
+                unit.load_state(),
+                unit.active_state(),
+                unit.job(),
+                is_enabled(&manager, &name),
+                unit_result(&bus, &path, &name),
+                unit.need_daemon_reload(),
+            );
             Ok(UnitState {
-                active: match unit.load_state().await?.as_str() {
+                active: match load?.as_str() {
                     "not-found" => ActiveState::NotFound,
                     "masked" => ActiveState::Masked,
-                    _ => match active_state(&unit.active_state().await?) {
+                    _ => match active_state(&active?) {
                         // Its turn is still to come, in a boot that is under way.
-                        ActiveState::Inactive if unit.job().await?.0 != 0 => ActiveState::Activating,
+                        ActiveState::Inactive if job?.0 != 0 => ActiveState::Activating,
                         state => state,
                     },
                 },
-                enabled: is_enabled(&manager, &name).await?,
-                result: unit_result(&bus, &path, &name).await.unwrap_or_default(),
-                needs_reload: unit.need_daemon_reload().await?,
+                enabled: enabled?,
+                result: result.unwrap_or_default(),
+                needs_reload: needs_reload?,
             })
         })
     }
