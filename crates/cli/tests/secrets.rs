@@ -246,6 +246,39 @@ fn no_secret_of_any_input_is_said_or_left_where_others_read() {
 }
 
 #[test]
+fn a_secret_file_is_shown_by_no_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("cluster.yaml");
+    std::fs::write(folder.path().join("password"), "correct-horse").unwrap();
+    // Nothing like a token, which would be hidden anyway.
+    for content in ["correct-horse", "\"correct-horse\"", "{file: password}"] {
+        for (path, secret, code) in [("/etc/x", "true", 0), ("etc/x", "true", 2), ("/etc/x", "yes", 2)] {
+            let more = format!(
+                "\n  fileAssets: [{{path: {path}, content: {content}, secret: {secret}}}]\n  \
+                 sysctls: {{vm.swappiness: \"10\"}}\n  join:"
+            );
+            std::fs::write(&spec, text(example("minimal.yaml")).replacen("\n  join:", &more, 1)).unwrap();
+            for (command, format) in ["check", "complete", "explain"].into_iter().flat_map(|c| FORMATS.map(|f| (c, f)))
+            {
+                let ran = nodestrap([command, &spec.display().to_string(), "-o", format]).expect(code);
+                assert!(!ran.err.contains("horse") && !ran.out.contains("horse"), "{}{}", ran.out, ran.err);
+            }
+        }
+    }
+    std::fs::write(
+        &spec,
+        text(&spec).replace("secret: yes", "secret: true").replace("{file: password}", "correct-horse"),
+    )
+    .unwrap();
+    let shown = nodestrap(["complete", &spec.display().to_string(), "--show-secrets"]).expect(0);
+    assert!(
+        shown.out.contains("{content: correct-horse, mode: \"0600\", path: /etc/x, secret: true}"),
+        "{}",
+        shown.out
+    );
+}
+
+#[test]
 fn a_password_in_an_address_is_refused_without_being_said() {
     let folder = tempfile::tempdir().unwrap();
     let spec = folder.path().join("cluster.yaml");

@@ -7,7 +7,7 @@ use spec::{
     HookSlot, Necessity, Runtime, RuntimeSource,
 };
 
-use crate::bundle::{File, Hook, Part, Start, Unit};
+use crate::bundle::{File, Hook, Part, Secrecy, Start, Unit};
 use crate::error::RenderError;
 use crate::runtime;
 use crate::system::proxy_variables;
@@ -19,9 +19,10 @@ const NAMESPACE: &str = "nodestrap";
 pub(crate) fn render_file_assets(assets: &[FileAsset]) -> Vec<File> {
     assets
         .iter()
-        .map(|asset| match asset.secret {
-            true => File::secret(asset.path.as_str(), asset.content.0.as_bytes()),
-            false => File { mode: asset.mode.0, ..File::public(asset.path.as_str(), asset.content.0.as_bytes()) },
+        .map(|asset| File {
+            mode: asset.mode.0,
+            secrecy: if asset.secret { Secrecy::Secret } else { Secrecy::Public },
+            ..File::public(asset.path.as_str(), asset.content.0.as_bytes())
         })
         .collect()
 }

@@ -345,7 +345,7 @@ record!(
         manifest_url: Leaf<Line> = "manifestURL",
         /// Whether the operating system is updated at bootstrap.
         upgrade_os: Leaf<bool> = "upgradeOS",
-        /// Whether this group has the units bootkube and tectonic; on one master only.
+        /// Whether masters have the units bootkube and tectonic. They wait for assets, which one master receives.
         bootkube: Leaf<bool> = "bootkube",
     }
 );
@@ -354,7 +354,8 @@ record!(
     "eksctl",
     /// Settings of the layout eksctl.
     EksctlSpec => CompleteEksctl {
-        /// The account of the registry that has the pause image.
+        /// The account of the registry that has the images of EKS, for metadata.env. Runtimes take their pause image from
+        /// where they need no credentials: see containerRuntime.sandboxImage.
         ecr_account: Leaf<Line> = "ecrAccount",
     }
 );

@@ -337,6 +337,13 @@ impl SpecValue for Content {
     }
 }
 
+fn report_redacted(context: Context<'_>, node: &Node) {
+    context
+        .drafts
+        .report(node.span, "this secret was redacted when the spec was printed")
+        .advise("print it again with --show-secrets, or name a file: {file: …}");
+}
+
 /// A text that must not be seen, in place or from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretText(pub Secret);
@@ -348,10 +355,7 @@ impl SpecValue for SecretText {
         }
         let text = context.files.text_or_file(context.drafts, node, "secret")?;
         if text == REDACTED {
-            context
-                .drafts
-                .report(node.span, "this secret was redacted when the spec was printed")
-                .advise("print it again with --show-secrets, or name a file: {file: …}");
+            report_redacted(context, node);
             return None;
         }
         Some(Self(Secret::new(text)))
@@ -437,20 +441,66 @@ impl SpecValue for MaxPods {
     }
 }
 
+/// A file that the user wants on the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileAsset {
+    pub path: AbsolutePath,
+    pub content: Content,
+    pub mode: FileMode,
+    pub secret: bool,
+}
+
 item!(
     "a file asset",
-    /// A file that the user wants on the nodes.
-    FileAsset {
+    /// As it is written.
+    WrittenFile {
         /// Where it lies on the node.
         path: AbsolutePath = "path",
         /// Its text, or `{file: …}`.
         content: Content = "content",
-        /// Octal. Default: 0644.
-        mode: FileMode = "mode" or FileMode(0o644),
+        /// Octal. Default: 0644, and 0600 for a secret.
+        mode: Option<FileMode> = "mode" or None,
         /// Kept out of every output; its mode is then 0600.
         secret: bool = "secret" or false,
     }
 );
+
+impl SpecValue for FileAsset {
+    fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
+        let drafts = context.drafts;
+        let field = |name: &str| match &node.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| entry.key == name).map(|entry| &entry.value),
+            _ => None,
+        };
+        // Before anything can be reported about it; if it is not clear whether it is a secret, it is one.
+        let said =
+            field("secret").is_some_and(|said| !matches!(&said.kind, Kind::Scalar { text, .. } if text == "false"));
+        let content = field("content").filter(|content| said && !matches!(content.kind, Kind::Map(_)));
+        if let Some(content) = content {
+            drafts.hide(content.span);
+        }
+        let WrittenFile { path, content: text, mode, secret } = WrittenFile::decode(context, node)?;
+        if let Some(content) = content.filter(|_| secret && text.0 == REDACTED) {
+            report_redacted(context, content);
+            return None;
+        }
+        let mode = mode.unwrap_or(FileMode(if secret { 0o600 } else { 0o644 }));
+        Some(Self { path, content: text, mode, secret })
+    }
+
+    fn to_json(&self, look: Look) -> Value {
+        let Self { path, content, mode, secret } = self.clone();
+        let content = match look.secrets {
+            SecretDisplay::Redacted if secret => Content(REDACTED.to_owned()),
+            _ => content,
+        };
+        WrittenFile { path, content, mode: Some(mode), secret }.to_json(look)
+    }
+
+    fn schema() -> Value {
+        WrittenFile::schema()
+    }
+}
 
 item!(
     "a container of a hook",

@@ -337,6 +337,7 @@ macro_rules! item {
     ) => {
         $(#[doc = $meaning])+
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(unreachable_pub, reason = "some are a step on the way to what others see")]
         pub struct $name {
             $($(#[doc = $doc])+ pub $field: $type),+
         }

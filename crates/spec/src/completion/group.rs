@@ -381,7 +381,8 @@ fn complete_runtime(
         Layout::Tectonic => derived(RuntimeSource::Torcx, from("cluster.layout"), "docker is an addon of this system"),
         _ => default(RuntimeSource::Preinstalled, "nodestrap installs nothing that the image has already"),
     });
-    check_source(runtime, &name, &source, os, cluster.layout.value, check);
+    check_source(runtime, &name, &source, os, check);
+    check_docker(&name, os, cluster.layout.value, version, check);
     let sandbox_image = runtime.sandbox_image.clone().unwrap_or_else(|| {
         let image = release(version).sandbox_image;
         match image.strip_prefix("registry.k8s.io/") {
@@ -429,12 +430,26 @@ fn complete_runtime(
     }
 }
 
+/// Kubelets lost their client of docker.
+const FIRST_WITHOUT_DOCKER: KubeVersion = KubeVersion { major: 1, minor: 24, patch: 0 };
+
+fn check_docker(name: &Setting<Runtime>, os: &Setting<Os>, layout: Layout, version: KubeVersion, check: &Check<'_>) {
+    let chosen = matches!(name.origin, Origin::User(_));
+    // Other layouts refuse by themselves the system that brings nothing else.
+    if name.value == Runtime::Docker && version >= FIRST_WITHOUT_DOCKER && (chosen || layout == Layout::Nodestrap) {
+        check.report(
+            Some(if chosen { &name.origin } else { &os.origin }),
+            "kubelets cannot use docker since Kubernetes 1.24",
+            "docker's own engine is containerd: write name: containerd",
+        );
+    }
+}
+
 fn check_source(
     spec: &crate::complete::ContainerRuntimeSpec,
     name: &Setting<Runtime>,
     source: &Setting<RuntimeSource>,
     os: &Setting<Os>,
-    layout: Layout,
     check: &Check<'_>,
 ) {
     let origin =
@@ -464,12 +479,5 @@ fn check_source(
     }
     if source.value == RuntimeSource::Package && spec.package.is_none() {
         check.report(origin, "the source package needs \"package\"", "package: {name: containerd, version: …}");
-    }
-    if name.value == Runtime::Docker && layout == Layout::Nodestrap {
-        check.report(
-            origin,
-            "kubelets cannot use docker since Kubernetes 1.24",
-            "docker's own engine is containerd: write name: containerd",
-        );
     }
 }

@@ -279,12 +279,17 @@ pub(super) fn complete_flags(inputs: &Inputs<'_>, check: &Check<'_>) -> BTreeMap
         Layout::Eksctl => eksctl_flags(inputs),
         Layout::Tectonic => tectonic_flags(inputs),
     };
-    let labels = &inputs.labels.value.0;
-    if !labels.is_empty() && inputs.cluster.layout.value != Layout::Eksctl {
-        let list: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let own = inputs.labels.value.0.iter().map(|(key, value)| format!("{key}={value}"));
+    let labels: Vec<String> = match (inputs.cluster.layout.value, inputs.role) {
+        (Layout::Eksctl, _) => Vec::new(),
+        // By this label the control plane that bootkube starts finds its nodes; kubelets of that time may set it.
+        (Layout::Tectonic, Role::ControlPlane) => own.chain(["node-role.kubernetes.io/master=".to_owned()]).collect(),
+        _ => own.collect(),
+    };
+    if !labels.is_empty() {
         flags.insert(
             "node-labels".to_owned(),
-            derived(list.join(","), inputs.here("labels"), "labels have no field in the kubelet's configuration"),
+            derived(labels.join(","), inputs.here("labels"), "labels have no field in the kubelet's configuration"),
         );
     }
     for (name, setting) in &inputs.spec.kubelet.flags {

@@ -105,7 +105,7 @@ pub(super) fn check_files(files: &Option<Setting<Vec<FileAsset>>>, check: &Check
     report_twice(files, "the file", check);
     let Some(list) = files else { return };
     for (index, file) in list.value.iter().enumerate() {
-        if file.secret && file.mode.0 != 0o600 && file.mode.0 != 0o644 {
+        if file.secret && file.mode.0 != 0o600 {
             check.report(
                 Some(&list.origin),
                 format!("the secret file \"{}\" has the mode {:04o}", file.path, file.mode.0),
