@@ -77,7 +77,7 @@ fn render<'s>(
         files: part.files,
         units: part.units,
         hooks,
-        runtime: runtime::describe(&group.container_runtime),
+        runtime: runtime::describe(&group.container_runtime, &cluster.assets.file_repositories.value),
         gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?),
         join,
     })

@@ -54,13 +54,13 @@ pub(crate) fn render_runtime<'s>(
     Ok(part)
 }
 
-/// What a node must know to install the runtime.
-pub(crate) fn describe(runtime: &CompleteContainerRuntime) -> Runtime {
+/// What a node must know to install the runtime; mirrors of files are asked first.
+pub(crate) fn describe(runtime: &CompleteContainerRuntime, mirrors: &[WebUrl]) -> Runtime {
     Runtime {
         name: runtime.name.value.to_string(),
         source: runtime.source.value.to_string(),
         archive: runtime.archive.as_ref().map(|archive| Archive {
-            urls: archive.value.urls.iter().map(ToString::to_string).collect(),
+            urls: with_mirrors(&archive.value.urls, mirrors),
             sha256: archive.value.sha256.to_string(),
         }),
         package: runtime.package.as_ref().map(|package| Package {
@@ -68,6 +68,14 @@ pub(crate) fn describe(runtime: &CompleteContainerRuntime) -> Runtime {
             version: package.value.version.to_string(),
         }),
     }
+}
+
+fn with_mirrors(urls: &[WebUrl], mirrors: &[WebUrl]) -> Vec<String> {
+    let path = |url: &WebUrl| url.as_str().splitn(4, '/').nth(3).unwrap_or_default().to_owned();
+    let mirrored = mirrors.iter().flat_map(|mirror| {
+        urls.iter().map(move |url| format!("{}/{}", mirror.as_str().trim_end_matches('/'), path(url)))
+    });
+    mirrored.chain(urls.iter().map(ToString::to_string)).collect()
 }
 
 /// What the image must bring of the runtime: nothing, if the bootstrap installs it.

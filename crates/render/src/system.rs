@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use spec::{
-    CompleteCluster, CompleteGroup, CompleteProxy, CompleteTrust, Host, Keyring, Line, ModuleName, Origin, Os, Setting,
-    SysctlName, TrustedAuthority,
+    CompleteCluster, CompleteGroup, CompleteProxy, CompleteTrust, Host, Keyring, Line, ModuleName, Os, SysctlName,
+    TrustedAuthority,
 };
 
 use crate::bundle::{File, Part, Start, Unit};
@@ -21,11 +21,14 @@ pub(crate) const KERNEL_UNIT: &str = "nodestrap-kernel.service";
 const OWN_SYSCTLS_PATH: &str = "/etc/sysctl.d/90-nodestrap.conf";
 /// What the user asks for, which wins.
 const USER_SYSCTLS_PATH: &str = "/etc/sysctl.d/91-nodestrap-user.conf";
-const MODULES_PATH: &str = "/etc/modules-load.d/nodestrap.conf";
+/// The same of modules.
+const OWN_MODULES_PATH: &str = "/etc/modules-load.d/nodestrap.conf";
+const USER_MODULES_PATH: &str = "/etc/modules-load.d/nodestrap-user.conf";
 const HEADER: &str = "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n";
 
-/// Parameters that completion sets by itself; everything else in a map is the user's.
-const OWN_SYSCTLS: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
+/// What completion sets by itself; everything else is the user's.
+const OWN_SYSCTLS: [(&str, &str); 2] = [("net.ipv4.ip_forward", "1"), ("net.ipv6.conf.all.forwarding", "1")];
+const OWN_MODULES: [&str; 2] = ["br_netfilter", "overlay"];
 
 /// Everything of this module, with its units in the order in which they are started: trust, kernel, time.
 ///
@@ -38,7 +41,7 @@ pub(crate) fn render_system<'s>(
 ) -> Result<Part, RenderError> {
     let runtime_unit = runtime::unit_name(group.container_runtime.name.value);
     let mut part = render_trust(&cluster.trust, group.os.value, runtime_unit)?;
-    part.add(render_kernel(&group.sysctls, &cluster.sysctls, &group.kernel_modules, runtime_unit, shared)?);
+    part.add(render_kernel(&group.sysctls.value, &group.kernel_modules.value, runtime_unit, shared)?);
     part.add(render_time(&cluster.ntp_servers.value, group.os.value)?);
     part.files.extend(render_proxy(&cluster.proxy, &[&[runtime_unit], proxied].concat())?);
     Ok(part)
@@ -52,48 +55,37 @@ pub(crate) struct KernelUnit {
 }
 
 /// Kernel modules, then kernel parameters, some of which a module brings; both before the runtime.
+///
+/// What nodestrap asks for may be built into the kernel, or not be needed there: only the user's word is law. Which is
+/// which is told by what it says, not by who wrote it down, so that a completed spec renders as it did before.
 fn render_kernel(
-    sysctls: &Setting<BTreeMap<SysctlName, Line>>,
-    of_cluster: &Setting<BTreeMap<SysctlName, Line>>,
-    modules: &Setting<Vec<ModuleName>>,
+    sysctls: &BTreeMap<SysctlName, Line>,
+    modules: &[ModuleName],
     runtime_unit: &'static str,
     shared: &Shared<'_>,
 ) -> Result<Part, RenderError> {
     let mut part = Part::default();
     let mut commands = Vec::new();
-    if !modules.value.is_empty() {
-        // What nodestrap asks for may be built into the kernel, or not be needed there: only the user's word is law.
-        let failure = match modules.origin {
-            Origin::Default { .. } => Failure::Ignored,
-            _ => Failure::Counts,
-        };
-        commands.push((failure, "/lib/systemd/systemd-modules-load", MODULES_PATH));
-        let mut text = HEADER.to_owned();
-        for module in &modules.value {
-            text.push_str(module.as_str());
-            text.push('\n');
+    let mut add = |failure, program, path, lines: Vec<String>| {
+        if !lines.is_empty() {
+            commands.push((failure, program, path));
+            part.files.push(File::public(path, [HEADER, &lines.concat()].concat()));
         }
-        part.files.push(File::public(MODULES_PATH, text));
-    }
-    let (ours, theirs): (Vec<_>, Vec<_>) = sysctls.value.iter().partition(|(name, _)| {
-        !matches!(sysctls.origin, Origin::User(_))
-            && OWN_SYSCTLS.contains(&name.as_str())
-            && !of_cluster.value.contains_key(*name)
-    });
+    };
+    let line = |module: &&ModuleName| format!("{module}\n");
+    let (ours, theirs): (Vec<&ModuleName>, Vec<_>) =
+        modules.iter().partition(|module| OWN_MODULES.contains(&module.as_str()));
+    let program = "/lib/systemd/systemd-modules-load";
+    add(Failure::Ignored, program, OWN_MODULES_PATH, ours.iter().map(line).collect());
+    add(Failure::Counts, program, USER_MODULES_PATH, theirs.iter().map(line).collect());
+    let line = |(name, value): &(&SysctlName, &Line)| format!("{name} = {value}\n");
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        sysctls.iter().partition(|(name, value)| OWN_SYSCTLS.contains(&(name.as_str(), value.as_str())));
     // Two files and not a dash before each line, which systemd before 243 takes for a part of the name.
-    let sysctl_files = [(OWN_SYSCTLS_PATH, ours, Failure::Ignored), (USER_SYSCTLS_PATH, theirs, Failure::Counts)];
-    for (path, lines, failure) in sysctl_files {
-        if lines.is_empty() {
-            continue;
-        }
-        commands.push((failure, "/lib/systemd/systemd-sysctl", path));
-        let mut text = HEADER.to_owned();
-        for (name, value) in lines {
-            let _ = writeln!(text, "{name} = {value}");
-        }
-        part.files.push(File::public(path, text));
-    }
-    if part.files.is_empty() {
+    let program = "/lib/systemd/systemd-sysctl";
+    add(Failure::Ignored, program, OWN_SYSCTLS_PATH, ours.iter().map(line).collect());
+    add(Failure::Counts, program, USER_SYSCTLS_PATH, theirs.iter().map(line).collect());
+    if commands.is_empty() {
         return Ok(part);
     }
     let unit = shared.kernel_unit.of(KernelUnit { commands, runtime_unit }, render_kernel_unit)?;

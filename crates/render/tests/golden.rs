@@ -19,7 +19,11 @@ fn golden_root() -> PathBuf {
 }
 
 fn complete_spec(path: &Path) -> spec::CompleteSpec {
-    let text = fs::read_to_string(path).expect("the spec can be read");
+    complete_text(path, fs::read_to_string(path).expect("the spec can be read"))
+}
+
+/// As if `text` stood there.
+fn complete_text(path: &Path, text: String) -> spec::CompleteSpec {
     let parsed = spec::parse(&[spec::Source::new(path.display().to_string(), text)]);
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let spec = parsed.resolve(|reference| {
@@ -127,6 +131,22 @@ fn every_case_is_rendered_to_its_golden_tree() {
     for case in cases {
         render_case(&case);
         assert_golden(&case, &rendered(&complete_spec(&golden_root().join(&case).join("spec.yaml"))));
+    }
+}
+
+/// Whoever keeps the complete spec instead of the short one gets the same nodes.
+#[test]
+fn a_completed_spec_renders_as_the_one_that_it_came_from() {
+    for case in cases() {
+        let path = golden_root().join(&case).join("spec.yaml");
+        let spec = complete_spec(&path);
+        let again = complete_text(&path, spec.to_yaml(spec::SecretDisplay::Shown));
+        let (before, after) = (rendered(&spec), rendered(&again));
+        for (path, content) in &before {
+            let same = after.get(path) == Some(content);
+            assert!(same, "{case}: {path}\n{}", String::from_utf8_lossy(after.get(path).map_or(b"", |text| text)));
+        }
+        assert_eq!(before.len(), after.len(), "{case}");
     }
 }
 

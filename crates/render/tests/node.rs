@@ -273,12 +273,29 @@ fn only_what_the_user_asks_of_the_kernel_can_stop_a_boot() {
     assert!(text(&ours, own).ends_with("\nnet.ipv4.ip_forward = 1\n"));
     assert!(!has(&ours, users));
     let theirs = render("  sysctls: {vm.max_map_count: '262144'}\n", "  kernelModules: [nf_conntrack]\n");
-    assert!(command(&theirs, modules).starts_with("ExecStart=/lib/systemd/systemd-modules-load "));
+    // What nodestrap needs stays what may be missing, whatever else the user asks for.
+    assert!(command(&theirs, modules).starts_with("ExecStart=-/lib/systemd/systemd-modules-load "));
+    let users_modules = "/etc/modules-load.d/nodestrap-user.conf";
+    assert!(command(&theirs, users_modules).starts_with("ExecStart=/lib/systemd/systemd-modules-load "));
+    assert!(text(&theirs, users_modules).ends_with(".\nnf_conntrack\n"));
     assert!(command(&theirs, users).starts_with("ExecStart=/lib/systemd/systemd-sysctl "));
     assert!(text(&theirs, users).ends_with(".\nvm.max_map_count = 262144\n"));
-    let both = render("  sysctls: {net.ipv4.ip_forward: '1'}\n", "");
-    assert!(!has(&both, own));
-    assert!(text(&both, users).ends_with(".\nnet.ipv4.ip_forward = 1\n"));
+    let other = render("  sysctls: {net.ipv4.ip_forward: '0'}\n", "");
+    assert!(!has(&other, own));
+    assert!(text(&other, users).ends_with(".\nnet.ipv4.ip_forward = 0\n"));
+}
+
+#[test]
+fn mirrors_of_files_are_asked_first_for_the_archive_of_a_runtime() {
+    let archive = "archive: {urls: ['https://example.com/a/b.tar.gz'], sha256: ".to_owned() + &"0".repeat(64) + "}";
+    let bundle = render(
+        "  assets: {fileRepositories: ['https://one.example/', 'http://two.example/x']}\n",
+        &format!("  containerRuntime: {{source: tree, {archive}}}\n"),
+    );
+    let urls = bundle.runtime.archive.expect("there is one").urls;
+    let expected =
+        ["https://one.example/a/b.tar.gz", "http://two.example/x/a/b.tar.gz", "https://example.com/a/b.tar.gz"];
+    assert_eq!(urls, expected);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::record::{
     Leaf, Maybe, Nested, Required, RequiredNested, record,
 };
 use crate::texts::{
-    AbsolutePath, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry, Sha256, Sha512,
-    SysctlName, WebUrl,
+    AbsolutePath, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry, Registry, Sha256,
+    Sha512, SysctlName, WebUrl,
 };
 use crate::values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
@@ -171,8 +171,8 @@ record!(
     /// Where nodes fetch what they need, if not from its makers.
     AssetsSpec => CompleteAssets {
         /// A registry that holds copies of all images of Kubernetes. Default: registry.k8s.io
-        container_registry: Leaf<Line> = "containerRegistry",
-        /// Base URLs of mirrors of files.
+        container_registry: Leaf<Registry> = "containerRegistry",
+        /// Base URLs of mirrors of files: the archive of a runtime is looked for there first, under the path of its address.
         file_repositories: Leaf<Vec<WebUrl>> = "fileRepositories",
     }
 );

@@ -63,7 +63,7 @@ pub use secret::Secret;
 pub use source::Source;
 pub use texts::{
     AbsolutePath, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry,
-    Sha256, Sha512, SysctlName, UnitName, VariableName, WebUrl,
+    Registry, Sha256, Sha512, SysctlName, UnitName, VariableName, WebUrl,
 };
 pub use tree::read_yaml;
 pub use values::{

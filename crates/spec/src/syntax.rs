@@ -220,6 +220,40 @@ pub(crate) fn validate_image(text: &str) -> Result<(), Invalid> {
     }
 }
 
+/// Where images are: a host and, if need be, folders; what comes after it is the name of an image.
+pub(crate) fn validate_registry(text: &str) -> Result<(), Invalid> {
+    let bad = |why: &str| {
+        Invalid::new(format!("\"{text}\" is not a registry: {why}"))
+            .advise("HOST[:PORT][/FOLDER], for example registry.example.com:5000/kubernetes")
+    };
+    if text.contains("://") {
+        return Err(bad("images have no scheme"));
+    }
+    let mut parts = text.split('/');
+    validate_host(parts.next().unwrap_or_default()).map_err(|_| bad("it does not begin with a host"))?;
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let folder = |part: &str| part.bytes().all(plain) && edge(part.as_bytes().first()) && edge(part.as_bytes().last());
+    if !parts.all(folder) {
+        return Err(bad("folders have lower-case letters, digits and \".\", \"_\", \"-\" between them"));
+    }
+    if text.len() > SUBDOMAIN_LENGTH - "/kube-controller-manager".len() {
+        return Err(bad("it is too long for the name of an image"));
+    }
+    Ok(())
+}
+
+/// A name under which others are made: members of etcd are MEMBER.internal.NAME.
+pub(crate) fn validate_cluster_name(text: &str) -> Result<(), Invalid> {
+    const LONGEST: usize = SUBDOMAIN_LENGTH - LABEL_LENGTH - ".internal.".len();
+    if text.len() > LONGEST {
+        return Err(Invalid::new(format!(
+            "the name of a cluster cannot be longer than {LONGEST} characters: names of nodes are made below it"
+        )));
+    }
+    validate_dns_subdomain(text)
+}
+
 /// A network of services: no host bits, and room for the tenth address, which is the cluster's DNS.
 pub(crate) fn parse_service_network(text: &str) -> Result<IpNet, Invalid> {
     let network: IpNet = text.parse().map_err(|_| {
@@ -438,6 +472,48 @@ mod tests {
             assert!(validate_node_label_key(bad).is_err(), "{bad}");
         }
         assert!(validate_node_label_key("notkubernetes.io/x").is_ok());
+    }
+
+    #[test]
+    fn a_registry_makes_an_image_of_every_name() {
+        let long = "a".repeat(63);
+        for good in ["registry.k8s.io", "localhost:5000", "10.0.0.1:5000/a/b_c.d-e", "[fd00::1]:5000/x", long.as_str()]
+        {
+            assert!(validate_registry(good).is_ok(), "{good}");
+            assert!(validate_image(&format!("{good}/pause:3.10")).is_ok(), "{good}");
+        }
+        let too_long = format!("a/{}", "a".repeat(250));
+        for bad in [
+            "",
+            "https://x",
+            "x/",
+            "x//y",
+            "/x",
+            "x y",
+            "é",
+            "x@sha256:abc",
+            "%h",
+            "X",
+            "-x",
+            "x:99999",
+            "x:tag",
+            "x/..",
+            "a:80:80",
+            "x/A",
+            "x/-a",
+            &too_long,
+        ] {
+            assert!(validate_registry(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_leaves_room_for_the_names_of_its_nodes() {
+        let name = |length: usize| vec!["a".repeat(35); 5].join(".")[..length].to_owned();
+        assert!(validate_cluster_name(&name(179)).is_ok());
+        assert!(validate_dns_subdomain(&format!("{}.internal.{}", "m".repeat(63), name(179))).is_ok());
+        let long = vec!["a".repeat(60); 3].join(".") + ".a";
+        assert!(validate_cluster_name(&long).is_err());
     }
 
     #[test]

@@ -57,6 +57,8 @@ checked_texts!(
     AbsolutePath(syntax::validate_absolute_path, "/usr/bin/kubelet"),
     /// An image with a tag or a digest.
     Image(syntax::validate_image, "registry.k8s.io/pause:3.10.2"),
+    /// A registry of images, with folders if need be.
+    Registry(syntax::validate_registry, "registry.example.com:5000/kubernetes"),
     /// One line of text.
     Line(syntax::validate_line, ""),
     /// A name for a file, a hook, a certificate: a DNS label.

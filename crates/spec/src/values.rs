@@ -60,7 +60,7 @@ pub(crate) use text_value;
 text_value!(
     /// A DNS subdomain, so that tools which name clusters by domain (`prod.example.com`) can keep their names.
     ClusterName,
-    syntax::validate_dns_subdomain
+    syntax::validate_cluster_name
 );
 text_value!(
     /// A DNS label: it becomes part of file names, node labels and paths of `explain`.

@@ -64,7 +64,7 @@ fn assemble<'s>(
         files: part.files,
         units: part.units,
         hooks,
-        runtime: runtime::describe(container_runtime),
+        runtime: runtime::describe(container_runtime, &cluster.assets.file_repositories.value),
         gate: layout.gate,
         join: join(cluster, group, layout.kubelet_unit)?,
     })

@@ -14,7 +14,7 @@ use crate::complete::{
 };
 use crate::config;
 use crate::origin::Setting;
-use crate::texts::{Image, Line, Name};
+use crate::texts::{Image, Name, Registry};
 use crate::values::{ApiServerUrl, ClusterName, DomainName, KubeVersion};
 
 pub(super) struct Inputs<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Inputs<'a> {
     pub(super) cluster_name: &'a Setting<ClusterName>,
     pub(super) version: &'a Setting<KubeVersion>,
     pub(super) networking: &'a CompleteNetworking,
-    pub(super) registry: &'a Setting<Line>,
+    pub(super) registry: &'a Setting<Registry>,
     pub(super) api_server: &'a Setting<ApiServerUrl>,
 }
 

@@ -37,7 +37,8 @@ pub(super) fn complete_group(
     check_role(&role, cluster, check);
     let kubernetes_version = complete_version(spec, cluster, role.value, check);
     let machines = complete_machines(&spec.machines, check);
-    let instance = instance_type(&machines, cluster.provider.value, check);
+    let said = spec.max_pods.as_ref().map(|set| &set.value);
+    let instance = instance_type(&machines, said, cluster.provider.value, check);
     let labels = or_default(&spec.labels, Labels::default, "no labels but those the kubelet sets itself");
     let taints = complete_taints(spec, role.value, &here("role"));
     let max_pods = complete_max_pods(spec, cluster);
@@ -221,11 +222,17 @@ fn complete_machines(spec: &MachinesSpec, check: &Check<'_>) -> CompleteMachines
     }
 }
 
-/// Only AWS' types are known; elsewhere the name is taken as it is.
-fn instance_type(machines: &CompleteMachines, provider: Provider, check: &Check<'_>) -> Option<InstanceType> {
+/// Only AWS' types are known; elsewhere, and where the user has said what follows from it, the name is taken as it is.
+fn instance_type(
+    machines: &CompleteMachines,
+    max_pods: Option<&MaxPods>,
+    provider: Provider,
+    check: &Check<'_>,
+) -> Option<InstanceType> {
     let setting = machines.instance_type.as_ref().filter(|_| provider == Provider::Aws)?;
     match instances::require(setting.value.as_str()) {
         Ok(instance) => Some(instance),
+        Err(_) if matches!(max_pods, Some(MaxPods::Number(_))) => None,
         Err(invalid) => {
             check.report(Some(&setting.origin), invalid.message, invalid.advice.unwrap_or_default());
             None

@@ -24,7 +24,7 @@ fn files_units_and_hooks_of_the_users_and_the_system_below() {
         let kubelet = bundle.join.kubelet_unit.clone();
         for path in [
             "/etc/sysctl.d/91-nodestrap-user.conf",
-            "/etc/modules-load.d/nodestrap.conf",
+            "/etc/modules-load.d/nodestrap-user.conf",
             time,
             "/etc/systemd/system/example.service",
             "/etc/systemd/system/nodestrap-hook-warm-up.service",
