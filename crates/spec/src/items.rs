@@ -7,7 +7,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::record::{Context, SpecValue, item};
+use crate::record::{Context, Place, SpecValue, item};
 use crate::secret::Secret;
 use crate::syntax;
 use crate::texts::{AbsolutePath, Duration, Image, Line, MediaType, Name, Sha256, UnitName, VariableName, WebUrl};
@@ -448,6 +448,7 @@ pub struct FileAsset {
     pub content: Content,
     pub mode: FileMode,
     pub secret: bool,
+    pub place: Place,
 }
 
 item!(
@@ -479,22 +480,22 @@ impl SpecValue for FileAsset {
         if let Some(content) = content {
             drafts.hide(content.span);
         }
-        let WrittenFile { path, content: text, mode, secret } = WrittenFile::decode(context, node)?;
+        let WrittenFile { path, content: text, mode, secret, place } = WrittenFile::decode(context, node)?;
         if let Some(content) = content.filter(|_| secret && text.0 == REDACTED) {
             report_redacted(context, content);
             return None;
         }
         let mode = mode.unwrap_or(FileMode(if secret { 0o600 } else { 0o644 }));
-        Some(Self { path, content: text, mode, secret })
+        Some(Self { path, content: text, mode, secret, place })
     }
 
     fn to_json(&self, look: Look) -> Value {
-        let Self { path, content, mode, secret } = self.clone();
+        let Self { path, content, mode, secret, place } = self.clone();
         let content = match look.secrets {
             SecretDisplay::Redacted if secret => Content(REDACTED.to_owned()),
             _ => content,
         };
-        WrittenFile { path, content, mode: Some(mode), secret }.to_json(look)
+        WrittenFile { path, content, mode: Some(mode), secret, place }.to_json(look)
     }
 
     fn schema() -> Value {

@@ -14,6 +14,7 @@ use crate::complete::ConfigTree;
 use crate::decode::{Drafts, Fields};
 use crate::origin::{Origin, Setting};
 use crate::resolve::Files;
+use crate::source::Span;
 use crate::tree::Node;
 use crate::view::{Look, View};
 
@@ -326,6 +327,16 @@ macro_rules! record {
 }
 pub(crate) use record;
 
+/// Where an item of a list was written. No part of what it says: two items are the same wherever they stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place(pub(crate) Option<Span>);
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// One item of a list, or one value with parts: plain fields without origins of their own.
 macro_rules! item {
     (
@@ -339,7 +350,8 @@ macro_rules! item {
         #[derive(Clone, Debug, PartialEq)]
         #[allow(unreachable_pub, reason = "some are a step on the way to what others see")]
         pub struct $name {
-            $($(#[doc = $doc])+ pub $field: $type),+
+            $($(#[doc = $doc])+ pub $field: $type,)+
+            pub place: $crate::record::Place,
         }
 
         impl $crate::record::SpecValue for $name {
@@ -347,7 +359,7 @@ macro_rules! item {
                 let mut fields = context.drafts.fields(node, $what)?;
                 $(let $field = $crate::record::item_field!(context, fields, $type, $key $(, $default)?);)+
                 fields.finish();
-                Some(Self { $($field: $field?),+ })
+                Some(Self { $($field: $field?,)+ place: $crate::record::Place(Some(node.span)) })
             }
 
             fn to_json(&self, look: $crate::view::Look) -> serde_json::Value {

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::{Check, control_plane, default, derived, from, lists, or_default, ours};
+use super::lists::{self, items};
+use super::{Check, control_plane, default, derived, from, or_default, ours};
 use crate::catalog;
 use crate::complete::{
     ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
@@ -16,7 +17,7 @@ use crate::complete::{
 use crate::items::{Addresses, ExecCredential, Networks};
 use crate::no_proxy::{NoProxyInputs, no_proxy};
 use crate::origin::{Origin, Setting};
-use crate::record::Written;
+use crate::record::{Place, Written};
 use crate::syntax;
 use crate::texts::Line;
 use crate::values::{CertificatePem, ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
@@ -51,6 +52,10 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
     lists::check_files(&spec.file_assets, check);
     lists::check_hooks(&spec.hooks, check);
     lists::check_units(&spec.units, check);
+    let (files, units, hooks) = (items(&spec.file_assets), items(&spec.units), items(&spec.hooks));
+    lists::check_clashes(files, units, hooks, check);
+    lists::report_twice(items(&spec.trust.certificate_authorities), "the certificate authority", check);
+    lists::report_twice(items(&spec.trust.keyrings), "the keyring", check);
     let parts = control_plane::Inputs {
         spec,
         cluster_name: name,
@@ -261,7 +266,12 @@ fn complete_join(spec: &JoinSpec, name: &Setting<ClusterName>, layout: Layout, c
         (layout == Layout::Eksctl && spec.bootstrap_token.is_none()).then(|| {
             let arguments = vec![ours("token"), ours("-i"), ours::<Line>(name.value.as_str())];
             derived(
-                ExecCredential { command: ours("aws-iam-authenticator"), arguments, environment: BTreeMap::new() },
+                ExecCredential {
+                    command: ours("aws-iam-authenticator"),
+                    arguments,
+                    environment: BTreeMap::new(),
+                    place: Place::default(),
+                },
                 from("cluster.name"),
                 "nodes of EKS prove who they are by their role, which the image's authenticator shows",
             )

@@ -285,38 +285,12 @@ fn merged(spec: &GroupSpec, cluster: &CompleteCluster, check: &Check<'_>, here: 
             NONE,
         ),
     };
-    // What the cluster says reaches every group, and is wrong where it was written.
-    let place = |merged: &Origin, of_cluster: &Origin| match merged {
-        Origin::User(_) => merged.clone(),
-        _ => of_cluster.clone(),
-    };
-    let files = (&lists.files.value, &place(&lists.files.origin, &cluster.file_assets.origin));
-    let units = (&lists.units.value, &place(&lists.units.origin, &cluster.units.origin));
-    lists::check_clashes(files, units, OWN_FILES, check);
+    // What the cluster says by itself was looked at once for all groups.
+    if spec.file_assets.is_some() || spec.units.is_some() || spec.hooks.is_some() {
+        lists::check_clashes(&lists.files.value, &lists.units.value, &lists.hooks.value, check);
+    }
     lists
 }
-
-/// What nodestrap writes, and where to say it instead.
-const OWN_FILES: &[(&str, &str)] = &[
-    ("/etc/kubernetes/kubelet.env", "it is the gate, which is written last; write kubelet.flags"),
-    ("/etc/kubernetes/kubelet.yaml", "write kubelet.config"),
-    ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", "write join of the Cluster"),
-    ("/etc/kubernetes/pki/ca.crt", "write join.certificateAuthority of the Cluster"),
-    ("/etc/containerd/config.toml", "write containerRuntime.config"),
-    ("/etc/systemd/system/kubelet.service", "add a drop-in for it with units"),
-    ("/etc/nodestrap/bundle.json", "it is the bundle itself"),
-    ("/etc/nodestrap/network.json", "write networking of the Cluster"),
-    ("/etc/eksctl/ca.crt", "write join.certificateAuthority of the Cluster"),
-    ("/etc/eksctl/kubeconfig.yaml", "write join of the Cluster"),
-    ("/etc/eksctl/kubelet.env", "write labels, taints and maxPods"),
-    ("/etc/eksctl/kubelet.local.env", "it is the gate, which is written last"),
-    ("/etc/eksctl/kubelet.yaml", "write kubelet.config"),
-    ("/etc/eksctl/max_pods.map", "write maxPods"),
-    ("/etc/eksctl/metadata.env", "write region and eksctl.ecrAccount of the Cluster"),
-    ("/etc/kubernetes/installer/kubelet.env", "write tectonic.kubeletImage of the Cluster"),
-    ("/etc/kubernetes/installer/runtime-mappings.yaml", "write tectonic.runtimeMappings of the Cluster"),
-    ("/etc/kubernetes/kubeconfig", "write join of the Cluster"),
-];
 
 fn complete_sysctls(
     spec: &GroupSpec,

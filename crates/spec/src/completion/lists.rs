@@ -1,44 +1,42 @@
 //! Files, hooks and units: a cluster's reach every group, a group's are laid over them by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Check, default, derived};
-use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook};
-use crate::origin::{Origin, Setting};
+use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook, Keyring, TrustedAuthority};
+use crate::origin::Setting;
+use crate::record::Place;
 use crate::texts::ModuleName;
 
 /// What makes two items the same one.
 pub(super) trait Keyed: Clone + PartialEq {
     fn key(&self) -> &str;
+    fn place(&self) -> Place;
 }
 
-impl Keyed for FileAsset {
-    fn key(&self) -> &str {
-        self.path.as_str()
-    }
+macro_rules! keyed {
+    ($($item:ident by $key:ident),+) => {
+        $(impl Keyed for $item {
+            fn key(&self) -> &str {
+                self.$key.as_str()
+            }
+
+            fn place(&self) -> Place {
+                self.place
+            }
+        })+
+    };
 }
 
-impl Keyed for Hook {
-    fn key(&self) -> &str {
-        self.name.as_str()
-    }
-}
-
-impl Keyed for ExtraUnit {
-    fn key(&self) -> &str {
-        self.name.as_str()
-    }
-}
-
-impl Keyed for AdditionalUserData {
-    fn key(&self) -> &str {
-        self.name.as_str()
-    }
-}
+keyed!(FileAsset by path, Hook by name, ExtraUnit by name, AdditionalUserData by name, TrustedAuthority by name, Keyring by name);
 
 impl Keyed for ModuleName {
     fn key(&self) -> &str {
         self.as_str()
+    }
+
+    fn place(&self) -> Place {
+        Place::default()
     }
 }
 
@@ -60,9 +58,10 @@ pub(super) fn merge<T: Keyed>(
         return group.clone();
     }
     let mut merged = cluster.value.clone();
+    let known: BTreeMap<&str, usize> = cluster.value.iter().enumerate().map(|(at, item)| (item.key(), at)).collect();
     for item in &group.value {
-        match merged.iter_mut().find(|known| known.key() == item.key()) {
-            Some(known) => *known = item.clone(),
+        match known.get(item.key()) {
+            Some(at) => merged[*at] = item.clone(),
             None => merged.push(item.clone()),
         }
     }
@@ -92,44 +91,38 @@ pub(super) fn merge_map<K: Ord + Clone, V: Clone + PartialEq>(
     }
 }
 
-fn report_twice<T: Keyed>(list: &Option<Setting<Vec<T>>>, what: &str, check: &Check<'_>) {
-    let Some(list) = list else { return };
-    for (index, item) in list.value.iter().enumerate() {
-        if list.value[..index].iter().any(|earlier| earlier.key() == item.key()) {
-            check.report(Some(&list.origin), format!("{what} \"{}\" is there twice", item.key()), "remove one of them");
+pub(super) fn report_twice<T: Keyed>(list: &[T], what: &str, check: &Check<'_>) {
+    let mut seen = BTreeSet::new();
+    for item in list {
+        if !seen.insert(item.key()) {
+            check.report_item(item.place(), format!("{what} \"{}\" is there twice", item.key()), "remove one of them");
         }
     }
 }
 
+pub(super) fn items<T>(list: &Option<Setting<Vec<T>>>) -> &[T] {
+    list.as_ref().map_or(&[], |list| list.value.as_slice())
+}
+
 pub(super) fn check_files(files: &Option<Setting<Vec<FileAsset>>>, check: &Check<'_>) {
+    let files = items(files);
     report_twice(files, "the file", check);
-    let Some(list) = files else { return };
-    for (index, file) in list.value.iter().enumerate() {
-        if file.secret && file.mode.0 != 0o600 {
-            check.report(
-                Some(&list.origin),
-                format!("the secret file \"{}\" has the mode {:04o}", file.path, file.mode.0),
-                "leave out the mode: secrets are 0600",
-            );
-        }
-        let below = |other: &FileAsset| other.path.as_str().starts_with(&format!("{}/", file.path));
-        if let Some(other) = list.value.iter().enumerate().find(|(at, other)| *at != index && below(other)) {
-            check.report(
-                Some(&list.origin),
-                format!("\"{}\" is a file, so \"{}\" cannot lie below it", file.path, other.1.path),
-                "rename one of them",
-            );
-        }
+    for file in files.iter().filter(|file| file.secret && file.mode.0 != 0o600) {
+        check.report_item(
+            file.place,
+            format!("the secret file \"{}\" has the mode {:04o}", file.path, file.mode.0),
+            "leave out the mode: secrets are 0600",
+        );
     }
 }
 
 pub(super) fn check_hooks(hooks: &Option<Setting<Vec<Hook>>>, check: &Check<'_>) {
+    let hooks = items(hooks);
     report_twice(hooks, "the hook", check);
-    let Some(list) = hooks else { return };
-    for hook in &list.value {
+    for hook in hooks {
         if hook.unit.is_some() == hook.container.is_some() {
-            check.report(
-                Some(&list.origin),
+            check.report_item(
+                hook.place,
                 format!("the hook \"{}\" needs either \"unit\" or \"container\"", hook.name),
                 "a unit is the text of a systemd service; a container has an image and a command",
             );
@@ -138,12 +131,12 @@ pub(super) fn check_hooks(hooks: &Option<Setting<Vec<Hook>>>, check: &Check<'_>)
 }
 
 pub(super) fn check_units(units: &Option<Setting<Vec<ExtraUnit>>>, check: &Check<'_>) {
+    let units = items(units);
     report_twice(units, "the unit", check);
-    let Some(list) = units else { return };
-    for unit in &list.value {
+    for unit in units {
         if unit.content.is_none() && unit.drop_ins.is_empty() {
-            check.report(
-                Some(&list.origin),
+            check.report_item(
+                unit.place,
                 format!("the unit \"{}\" has neither \"content\" nor \"dropIns\"", unit.name),
                 "write one of them, or remove it",
             );
@@ -151,30 +144,104 @@ pub(super) fn check_units(units: &Option<Setting<Vec<ExtraUnit>>>, check: &Check
     }
 }
 
-/// Files of ours that a user cannot replace: each has its own place in the spec.
-pub(super) fn check_clashes(
-    (files, files_origin): (&Vec<FileAsset>, &Origin),
-    (units, units_origin): (&Vec<ExtraUnit>, &Origin),
-    own: &[(&str, &str)],
-    check: &Check<'_>,
-) {
-    let unit_paths = units.iter().filter(|unit| unit.content.is_some()).map(|unit| {
-        let path = format!("/etc/systemd/system/{}", unit.name);
-        (path, units_origin)
+/// What lies on the node: no two at one path, none below another, and nothing where nodestrap writes itself.
+pub(super) fn check_clashes(files: &[FileAsset], units: &[ExtraUnit], hooks: &[Hook], check: &Check<'_>) {
+    let files = files.iter().map(|file| (file.path.to_string(), "file", file.place));
+    let unit_files = units.iter().flat_map(|unit| {
+        let path = format!("{UNIT_FOLDER}/{}", unit.name);
+        let drop_ins = unit.drop_ins.keys().map(|name| format!("{path}.d/{name}.conf")).collect::<Vec<_>>();
+        let own = unit.content.is_some().then(|| path.clone());
+        own.into_iter().chain(drop_ins).map(|path| (path, "unit", unit.place))
     });
-    let file_paths = files.iter().map(|file| (file.path.to_string(), files_origin));
-    let mut seen: Vec<String> = Vec::new();
-    for (path, origin) in file_paths.chain(unit_paths) {
-        if let Some((_, instead)) = own.iter().find(|(own, _)| *own == path) {
-            check.report(Some(origin), format!("nodestrap writes \"{path}\" itself"), *instead);
+    let hook_units =
+        hooks.iter().map(|hook| (format!("{UNIT_FOLDER}/nodestrap-hook-{}.service", hook.name), "hook", hook.place));
+    let mut known: BTreeMap<String, (&str, Place)> = BTreeMap::new();
+    for (path, what, place) in files.chain(unit_files).chain(hook_units) {
+        if let Some((problem, instead)) = ours_at(&path) {
+            check.report_item(place, problem, instead);
         }
-        if seen.contains(&path) {
-            check.report(
-                Some(origin),
-                format!("\"{path}\" is there twice"),
-                "a file and a unit cannot be the same file",
+        match known.get(&path) {
+            // Two of a kind have been reported by their names.
+            Some((other, _)) if *other == what => {}
+            Some((other, _)) => {
+                check.report_item(
+                    place,
+                    format!("\"{path}\" is there twice: for a {other} and a {what}"),
+                    "remove one",
+                );
+            }
+            None => {
+                known.insert(path, (what, place));
+            }
+        }
+    }
+    for (path, (_, place)) in &known {
+        let mut folders = path.rmatch_indices('/').map(|(at, _)| &path[..at]);
+        if let Some(folder) = folders.find(|folder| known.contains_key(*folder)) {
+            check.report_item(
+                *place,
+                format!("\"{folder}\" is a file, so \"{path}\" cannot lie below it"),
+                "rename one of them",
             );
         }
-        seen.push(path);
     }
 }
+
+/// Whether nodestrap writes there, and where to say instead what is wanted.
+fn ours_at(path: &str) -> Option<(String, &'static str)> {
+    let below = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    if let Some((_, why)) = NO_PLACE.iter().find(|(folder, _)| path == *folder || below(path, folder)) {
+        return Some((format!("no file can be at \"{path}\": {why}"), "choose another path"));
+    }
+    if let Some((_, instead)) = OWN_FILES.iter().find(|(own, _)| *own == path) {
+        return Some((format!("nodestrap writes \"{path}\" itself"), instead));
+    }
+    let (own, _) = OWN_FILES.iter().find(|(own, _)| below(path, own) || below(own, path))?;
+    let problem = match below(path, own) {
+        true => format!("nodestrap writes the file \"{own}\", so nothing can lie below it"),
+        false => format!("\"{path}\" is a folder, in which nodestrap writes files"),
+    };
+    Some((problem, "choose another path"))
+}
+
+const UNIT_FOLDER: &str = "/etc/systemd/system";
+
+/// Where nothing stays that is written.
+const NO_PLACE: &[(&str, &str)] = &[
+    ("/dev", "it is not kept on a disk"),
+    ("/proc", "it is the kernel's"),
+    ("/sys", "it is the kernel's"),
+    ("/var/lib/nodestrap", "nodestrap keeps its journal there"),
+];
+
+/// What nodestrap writes, and where to say it instead.
+const OWN_FILES: &[(&str, &str)] = &[
+    ("/etc/kubernetes/kubelet.env", "it is the gate, which is written last; write kubelet.flags"),
+    ("/etc/kubernetes/kubelet.yaml", "write kubelet.config"),
+    ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", "write join of the Cluster"),
+    ("/etc/kubernetes/pki/ca.crt", "write join.certificateAuthority of the Cluster"),
+    ("/etc/containerd/config.toml", "write containerRuntime.config"),
+    ("/etc/systemd/system/kubelet.service", "add a drop-in for it with units"),
+    ("/etc/nodestrap/bundle.json", "it is the bundle itself"),
+    ("/etc/nodestrap/network.json", "write networking of the Cluster"),
+    ("/etc/nodestrap/webhook.json", "write report of the Cluster"),
+    ("/etc/sysctl.d/90-nodestrap.conf", "write sysctls"),
+    ("/etc/sysctl.d/91-nodestrap-user.conf", "write sysctls"),
+    ("/etc/modules-load.d/nodestrap.conf", "write kernelModules"),
+    ("/etc/modules-load.d/nodestrap-user.conf", "write kernelModules"),
+    ("/etc/systemd/system/nodestrap-kernel.service", "write sysctls and kernelModules"),
+    ("/etc/systemd/system/nodestrap-network.service", "write networking of the Cluster"),
+    ("/etc/systemd/system/nodestrap-trust.service", "write trust of the Cluster"),
+    ("/etc/kubernetes/kube-proxy.yaml", "write kubeProxy.config of the Cluster"),
+    ("/etc/kubernetes/manifests/kube-proxy.yaml", "write kubeProxy of the Cluster"),
+    ("/etc/eksctl/ca.crt", "write join.certificateAuthority of the Cluster"),
+    ("/etc/eksctl/kubeconfig.yaml", "write join of the Cluster"),
+    ("/etc/eksctl/kubelet.env", "write labels, taints and maxPods"),
+    ("/etc/eksctl/kubelet.local.env", "it is the gate, which is written last"),
+    ("/etc/eksctl/kubelet.yaml", "write kubelet.config"),
+    ("/etc/eksctl/max_pods.map", "write maxPods"),
+    ("/etc/eksctl/metadata.env", "write region and eksctl.ecrAccount of the Cluster"),
+    ("/etc/kubernetes/installer/kubelet.env", "write tectonic.kubeletImage of the Cluster"),
+    ("/etc/kubernetes/installer/runtime-mappings.yaml", "write tectonic.runtimeMappings of the Cluster"),
+    ("/etc/kubernetes/kubeconfig", "write join of the Cluster"),
+];

@@ -10,16 +10,19 @@ mod lists;
 mod os;
 mod report;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::catalog;
 use crate::complete::{CompleteNodeGroup, CompleteSpec, ConfigNode, ConfigTree};
 use crate::config::{self, ShapeConflict};
 use crate::decode::Drafts;
-use crate::document::Spec;
+use crate::document::{Documents, Spec};
 use crate::mistake::Mistake;
 use crate::origin::{Origin, Setting};
 use crate::path;
+use crate::record::Place;
 use crate::source::{Sources, Span};
 
 /// Fails only where the user contradicts what nodestrap must decide, or one decision of theirs another.
@@ -27,6 +30,7 @@ pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
     let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources) };
     let documents = &spec.documents;
     let name = &documents.name;
+    check_copies(documents, &spec.sources)?;
     let cluster = cluster::complete_cluster(&documents.cluster, name, &check);
     let groups = documents
         .groups
@@ -38,6 +42,35 @@ pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
         .collect();
     let mistakes = check.drafts.finish();
     if mistakes.is_empty() { Ok(CompleteSpec { name: name.clone(), cluster, groups }) } else { Err(mistakes) }
+}
+
+/// Every group has what the cluster has: a short spec could ask for more than fits into memory.
+fn check_copies(documents: &Documents, sources: &Sources) -> Result<(), Vec<Mistake>> {
+    const MOST: usize = 1_000_000;
+    fn sized<T>(list: &Option<Setting<T>>, length: impl Fn(&T) -> usize) -> Option<(usize, &Origin)> {
+        list.as_ref().map(|list| (length(&list.value), &list.origin))
+    }
+    let spec = &documents.cluster;
+    let lists = [
+        sized(&spec.file_assets, Vec::len),
+        sized(&spec.hooks, Vec::len),
+        sized(&spec.units, Vec::len),
+        sized(&spec.additional_user_data, Vec::len),
+        sized(&spec.kernel_modules, Vec::len),
+        sized(&spec.sysctls, BTreeMap::len),
+    ];
+    let Some((length, origin)) = lists.into_iter().flatten().max_by_key(|(length, _)| *length) else { return Ok(()) };
+    let groups = documents.groups.len();
+    if length * groups <= MOST {
+        return Ok(());
+    }
+    let check = Check { sources, drafts: Drafts::new(sources) };
+    check.report(
+        Some(origin),
+        format!("{groups} groups with {length} each are more than {MOST}"),
+        "write in a group what only that group needs, or make several specs of this one",
+    );
+    Err(check.drafts.finish())
 }
 
 fn default<T>(value: T, reason: &'static str) -> Setting<T> {
@@ -81,6 +114,12 @@ impl Check<'_> {
 
     fn report(&self, origin: Option<&Origin>, message: impl Into<String>, advice: impl Into<String>) {
         self.drafts.report(self.span(origin), message).advise(advice);
+    }
+
+    /// About an item of a list.
+    fn report_item(&self, place: Place, message: impl Into<String>, advice: impl Into<String>) {
+        let span = place.0.unwrap_or_else(|| self.span(None));
+        self.drafts.report(span, message).advise(advice);
     }
 
     /// Reports the user's leaf at `path` unless `accepts` says that it agrees with what nodestrap decides.
