@@ -20,6 +20,14 @@ struct CheckView {
 
 pub(crate) fn check(arguments: &SpecArguments, screen: &Screen) -> Outcome {
     let spec = load_complete(&arguments.files, screen)?;
+    let refusals = render::refusals(&spec);
+    if !refusals.is_empty() {
+        let lines: Vec<String> = refusals
+            .into_iter()
+            .map(|(group, error)| format!("group {group}: {:#}", anyhow::Error::from(error)))
+            .collect();
+        return Err(anyhow::anyhow!(lines.join("\n"))).or_fail(Code::WrongInput);
+    }
     let view = CheckView {
         cluster: spec.name.value.to_string(),
         kubernetes_version: spec.cluster.kubernetes_version.value.to_string(),

@@ -39,13 +39,17 @@ pub(crate) fn run(arguments: &RenderArguments, screen: &Screen) -> Outcome {
         }
         Format::Machines => {
             let (template, machines) = group.machines().or_fail(Code::WrongInput)?;
-            write_documents(&[template, machines], out, screen)
+            let outcome = write_documents(&[template, machines], out, screen);
+            if let Some(format) = group.format() {
+                tell_store(&group.user_data(format).or_fail(Code::WrongInput)?.carries, screen);
+            }
+            outcome
         }
         format => {
             let user_data = group.user_data(user_data_format(format)?).or_fail(Code::WrongInput)?;
             let what = format!("{}, bundle {}", user_data.digest, group.bundle.digest());
             let outcome = deliver(&user_data.bytes, out, &what, screen);
-            tell_store(&user_data, screen);
+            tell_store(&user_data.carries, screen);
             outcome
         }
     }
@@ -75,8 +79,8 @@ fn user_data_format(format: Format) -> Result<UserDataFormat, Failure> {
 }
 
 /// A machine that starts before its bundle is there waits for it, so this is said now.
-fn tell_store(user_data: &UserData, screen: &Screen) {
-    if let Carries::Stub(stub) = &user_data.carries {
+fn tell_store(carries: &Carries, screen: &Screen) {
+    if let Carries::Stub(stub) = carries {
         screen.remark(&format!(
             "the bundle is too large for user data, which names it by its digest: write it with --format bundle and \
              publish it as {}",
@@ -90,22 +94,42 @@ fn render_all(spec: &spec::CompleteSpec, arguments: &RenderArguments, screen: &S
     let Some(out) = &arguments.out else {
         return Err(anyhow::anyhow!("--all needs a folder: --out PATH")).or_fail(Code::WrongInput);
     };
-    let files = render::render_all(spec, |group| {
-        let format = chosen(arguments.format, group);
-        let bytes = match format {
-            Format::Bundle => group.bundle.to_json().into_bytes(),
-            format => group.user_data(user_data_format(format).unwrap_or(UserDataFormat::CloudConfig))?.bytes,
-        };
-        Ok((format!("{}.{}", group.bundle.group, suffix(format)), bytes))
-    })
-    .or_fail(Code::WrongInput)?;
     if matches!(arguments.format, Some(Format::Folder | Format::Machines)) {
         return Err(anyhow::anyhow!("--all writes one file for each group: ask for a bundle or user data"))
             .or_fail(Code::WrongInput);
     }
-    let count = files.len();
-    fill_new_folder(out, files.into_iter().map(|(name, bytes)| (name, SECRET_MODE, bytes)))?;
-    screen.remark(&format!("{}: {count} files", out.display()));
+    let groups = render::render_all(spec, |group| {
+        let format = match chosen(arguments.format, group) {
+            // A spec may decide on a folder for one group; the bundle is the same in one file.
+            Format::Folder => Format::Bundle,
+            format => format,
+        };
+        let digest = group.bundle.digest();
+        let (bytes, what, carries) = match user_data_format(format) {
+            Ok(format) => {
+                let UserData { bytes, digest: own, carries, .. } = group.user_data(format)?;
+                (bytes, format!("{own}, bundle {digest}"), carries)
+            }
+            Err(_) => (group.bundle.to_json().into_bytes(), format!("bundle {digest}"), Carries::Bundle),
+        };
+        let name = format!("{}.{}", group.bundle.group, suffix(format));
+        let remark = format!("{}: {} bytes, {what}", out.join(&name).display(), bytes.len());
+        Ok(((name, SECRET_MODE, bytes), remark, carries))
+    })
+    .or_fail(Code::WrongInput)?;
+    let mut remarks = Vec::with_capacity(groups.len());
+    let files: Vec<_> = groups
+        .into_iter()
+        .map(|(file, remark, carries)| {
+            remarks.push((remark, carries));
+            file
+        })
+        .collect();
+    fill_new_folder(out, files)?;
+    for (remark, carries) in remarks {
+        screen.remark(&remark);
+        tell_store(&carries, screen);
+    }
     Ok(Code::Done)
 }
 
@@ -129,10 +153,20 @@ fn deliver(bytes: &[u8], out: Option<&Path>, what: &str, screen: &Screen) -> Out
 }
 
 fn write_secret(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let here = RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?;
     let path = std::path::absolute(out).or_fail(Code::WrongInput)?;
-    host::files::write_durable(&here, &path, SECRET_MODE, bytes, None).or_fail(Code::WrongInput)?;
-    Ok(())
+    let write = || -> anyhow::Result<()> {
+        let here = RootedDisk::open(Path::new("/"))?;
+        Ok(host::files::write_durable(&here, &path, SECRET_MODE, bytes, None)?)
+    };
+    // What is in the way was named by the user.
+    let code = if path.is_dir() { Code::WrongInput } else { Code::NeedsPerson };
+    write().map_err(|error| Failure { code, ..cannot_write(error, out) })
+}
+
+/// The disk is full, or not ours: the input is right, and a person is needed.
+fn cannot_write(error: impl Into<anyhow::Error>, path: &Path) -> Failure {
+    let context = format!("cannot write {:?}", path.display().to_string());
+    Failure { code: Code::NeedsPerson, error: error.into().context(context) }
 }
 
 /// Two documents: to a folder, or one after the other.
@@ -161,42 +195,41 @@ fn write_folder(bundle: &Bundle, out: &Path, screen: &Screen) -> Outcome {
 
 /// All of it, or nothing at the place: the folder is filled beside it and switched in.
 fn fill_new_folder(out: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> Result<(), Failure> {
-    let fail = |error: std::io::Error, path: &Path| Failure {
-        code: Code::WrongInput,
-        error: anyhow::Error::from(error).context(format!("cannot write {:?}", path.display().to_string())),
-    };
     let out = std::path::absolute(out).or_fail(Code::WrongInput)?;
     if std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(anyhow::anyhow!("{:?} is not empty; name a new folder", out.display().to_string()))
+            .or_fail(Code::WrongInput);
+    }
+    if out.exists() && !out.is_dir() {
+        return Err(anyhow::anyhow!("{:?} is not a folder; name a new one", out.display().to_string()))
             .or_fail(Code::WrongInput);
     }
     let mut name = out.file_name().unwrap_or_default().to_owned();
     name.push(".nodestrap-new");
     let staging = out.with_file_name(name);
     if staging.exists() {
-        std::fs::remove_dir_all(&staging).map_err(|error| fail(error, &staging))?;
+        std::fs::remove_dir_all(&staging).map_err(|error| cannot_write(error, &staging))?;
     }
-    let filled =
-        fill(&staging, files).and_then(|()| std::fs::rename(&staging, &out).map_err(|error| fail(error, &out)));
+    let filled = fill(&staging, files).and_then(|()| Ok(std::fs::rename(&staging, &out)?));
     if filled.is_err() {
         // There are secrets inside; the first error is the one that counts.
         let _ = std::fs::remove_dir_all(&staging);
     }
-    filled
+    filled.map_err(|error| cannot_write(error, &out))
 }
 
-fn fill(folder: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> Result<(), Failure> {
-    let here = RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?;
-    here.make_folder(folder, FOLDER_MODE).or_fail(Code::WrongInput)?;
-    let disk = RootedDisk::open(folder).or_fail(Code::WrongInput)?;
+fn fill(folder: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> anyhow::Result<()> {
+    let here = RootedDisk::open(Path::new("/"))?;
+    here.make_folder(folder, FOLDER_MODE)?;
+    let disk = RootedDisk::open(folder)?;
     for (relative, mode, content) in files {
         let path = Path::new("/").join(&relative);
         if let Some(folder) = path.parent() {
-            disk.make_folder(folder, FOLDER_MODE).or_fail(Code::WrongInput)?;
+            disk.make_folder(folder, FOLDER_MODE)?;
         }
-        disk.create(&path, mode, &content).or_fail(Code::WrongInput)?;
+        disk.create(&path, mode, &content)?;
     }
-    disk.sync_file_system(Path::new("/")).or_fail(Code::WrongInput)
+    Ok(disk.sync_file_system(Path::new("/"))?)
 }
 
 /// What would change on a node.

@@ -328,6 +328,85 @@ fn user_data_carries_the_bundle() {
     assert!(user_data.len() < 16 * 1024, "some clouds take no more user data than 16 KiB");
 }
 
+/// What the cluster and its one group say besides the minimal example.
+fn minimal_with(cluster: &str, group: &str) -> String {
+    let minimal = text(example("minimal.yaml")).replacen("\n  join:", &format!("{cluster}\n  join:"), 1);
+    format!("{}\nspec:\n  role: worker{group}\n", minimal.trim_end())
+}
+
+#[test]
+fn check_refuses_what_cannot_be_rendered() {
+    let hook = |more: &str| format!("\n  hooks: [{{name: a, slot: before-kubelet, unit: \"[Service]\"{more}}}]");
+    let large = format!("\n  provider: aws\n  fileAssets: [{{path: /etc/x, content: {}}}]", noise(40_000));
+    let part = |kind: &str, content: &str| {
+        format!("\n  additionalUserData: [{{name: a, type: {kind}, content: '{content}'}}]")
+    };
+    for (cluster, group, why) in [
+        (hook(", timeout: 0s"), String::new(), "timeout"),
+        ("\n  ntpServers: [\"1.2.3.4:123\"]".to_owned(), String::new(), "1.2.3.4:123"),
+        (String::new(), "\n  kubelet: {flags: {node-ip: \"1.2.3.4 x\"}}".to_owned(), "white space"),
+        (String::new(), "\n  os: flatcar".to_owned() + &part("text/x-shellscript", "#!/bin/sh"), "a"),
+        (large, String::new(), "16384"),
+    ] {
+        let (_folder, path) = spec(minimal_with(&cluster, &group));
+        for arguments in [vec!["check", &path], vec!["render", &path, "--out", "/nonexistent/x"]] {
+            let ran = nodestrap(arguments).expect(2);
+            ran.says(&[why]);
+            assert!(!ran.err.contains("render it again"), "{}", ran.err);
+        }
+        nodestrap(["check", &path]).expect(2).says(&["group workers: "]);
+    }
+}
+
+/// Text that does not get shorter by being packed.
+fn noise(length: usize) -> String {
+    let mut state = 1_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"[(state >> 33) as usize % 62])
+    };
+    (0..length).map(|_| letter()).collect()
+}
+
+#[test]
+fn all_groups_are_rendered_to_a_file_each_with_its_digest() {
+    let group = |name: &str, more: &str| {
+        format!(
+            "---\napiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {{name: {name}}}\nspec:\n  role: worker\n{more}"
+        )
+    };
+    let store = format!(
+        "  delivery: {{store: {{urls: [\"https://store.example.com/b\"]}}}}\n  fileAssets: [{{path: /etc/x, content: {}}}]\n",
+        noise(40_000)
+    );
+    let more = [
+        group("folders", "  delivery: {format: folder}\n"),
+        group("large", &store),
+        group("parts", "  delivery: {format: mime}\n"),
+    ];
+    let (folder, path) = spec(minimal_with("\n  provider: aws", "") + &more.concat());
+    let out = folder.path().join("out");
+    let ran = nodestrap(["render", &path, "--all", "--out", &out.display().to_string()]).expect(0);
+    assert_eq!(
+        names_in(&out),
+        ["folders.bundle.json", "large.cloud-config.yaml", "parts.mime", "workers.cloud-config.yaml"]
+    );
+    for name in ["folders", "large", "parts", "workers"] {
+        let alone = folder.path().join("alone");
+        let format = if name == "folders" { vec!["--format", "bundle"] } else { Vec::new() };
+        let target = alone.display().to_string();
+        nodestrap([vec!["render", &path, "--group", name, "--out", &target], format].concat()).expect(0);
+        let file = names_in(&out).into_iter().find(|file| file.starts_with(name)).unwrap();
+        assert_eq!(std::fs::read(out.join(file)).unwrap(), std::fs::read(&alone).unwrap(), "{name}");
+    }
+    assert_eq!(ran.err.matches("bundle sha256:").count(), 4, "{}", ran.err);
+    ran.says(&["publish it as https://store.example.com/b/"]);
+    for format in ["folder", "machines"] {
+        let ran = nodestrap(["render", &path, "--all", "--format", format, "--out", "/nonexistent/x"]).expect(2);
+        ran.says(&["one file for each group"]);
+    }
+}
+
 #[test]
 fn a_folder_needs_a_place() {
     on_example("render", &["--format=folder"]).expect(2).says(&["--out PATH"]);

@@ -53,8 +53,8 @@ pub enum RenderError {
         "nodes have nothing to join with, neither a token nor a program that gives credentials: complete the spec anew"
     )]
     NoCredential,
-    #[error("the rendered bundle is not valid")]
-    Bundle { source: BundleError },
+    #[error("what the spec asks for makes no valid bundle: {}: correct the spec", problem.without_advice())]
+    Bundle { problem: BundleError },
     #[error("cloud-config cannot install nodestrap: use the format mime, or an image that brings nodestrap")]
     InstallationNeedsMime,
     #[error("the download of nodestrap {problem}: correct it in the spec")]
@@ -164,5 +164,13 @@ fn quoted_list(names: &[String]) -> String {
             let first: Vec<String> = first.iter().map(|name| format!("'{name}'")).collect();
             format!("{} and '{last}'", first.join(", "))
         }
+    }
+}
+
+impl BundleError {
+    /// What is wrong, for who is about to render it.
+    fn without_advice(&self) -> String {
+        let text = self.to_string();
+        text.split_once(": render ").map(|(problem, _)| problem.to_owned()).unwrap_or(text)
     }
 }

@@ -66,7 +66,29 @@ pub fn render_all<T: Send>(
     done.into_iter().flat_map(|(_, results)| results).collect()
 }
 
+/// Why groups of a complete spec cannot be delivered as it says, each with its group; nothing else can go wrong then.
+pub fn refusals(spec: &CompleteSpec) -> Vec<(String, RenderError)> {
+    let shared = Shared::default();
+    let refused = |group| {
+        let bundle = render_node(spec, group, &shared);
+        bundle.and_then(|bundle| GroupDelivery { spec, group, bundle }.check()).err()
+    };
+    let groups = spec.groups.iter();
+    groups.filter_map(|group| refused(group).map(|error| (group.name.value.to_string(), error))).collect()
+}
+
 impl GroupDelivery<'_> {
+    /// Whether the spec's own form of delivery can be had.
+    fn check(&self) -> Result<(), RenderError> {
+        let Some(format) = self.format() else { return Ok(()) };
+        // To pack it takes longer than everything else; that is done only where something can be wrong with it.
+        let bytes: usize = self.bundle.files.iter().map(|file| file.content.len()).sum();
+        let is_plain = self.group.spec.additional_user_data.value.is_empty()
+            && self.group.spec.delivery.nodestrap.installation.value == spec::Installation::Image
+            && self.provider().limit().is_none_or(|limit| bytes < limit / 2);
+        if is_plain { Ok(()) } else { self.user_data(format).map(drop) }
+    }
+
     /// The form that the spec decides on; `None`: a folder.
     pub fn format(&self) -> Option<Format> {
         format_of(self.group.spec.delivery.format.value)

@@ -44,7 +44,7 @@ pub use delivery::{cloud_config, read_user_data, user_data};
 pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles, diff_contents};
 pub use error::{BundleError, RenderError};
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GateDamage, check_gate, parse_environment, render_gate};
-pub use group::{GroupDelivery, render_all, render_group};
+pub use group::{GroupDelivery, refusals, render_all, render_group};
 pub use layout::eksctl::{EksctlSnap, KUBELET_ENV_PATH, MAX_PODS_MAP_PATH, METADATA_PATH, SNAP_PATH};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
 pub use node::render_bundle;

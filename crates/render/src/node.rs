@@ -86,7 +86,7 @@ fn render<'s>(
 /// Sorts what must be sorted and checks the rules that every bundle keeps.
 pub(crate) fn finish(mut bundle: Bundle) -> Result<Bundle, RenderError> {
     bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
-    bundle.validate().map_err(|source| RenderError::Bundle { source })?;
+    bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     Ok(bundle)
 }
 

@@ -345,7 +345,7 @@ fn the_size_is_limited_both_ways() {
     assert!(matches!(Bundle::parse(bundle.to_json().as_bytes()), Err(BundleError::TooLarge { .. })));
     assert!(matches!(from_parts(&bundle.to_folder()), Err(BundleError::TooLarge { .. })));
     let error = cloud_config(&bundle).expect_err("too large");
-    assert!(matches!(error, render::RenderError::Bundle { source: BundleError::TooLarge { .. } }));
+    assert!(matches!(error, render::RenderError::Bundle { problem: BundleError::TooLarge { .. } }));
 }
 
 #[test]

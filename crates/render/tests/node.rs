@@ -228,7 +228,7 @@ fn flags_that_systemd_would_split_or_expand_are_refused_by_name() {
 #[test]
 fn two_files_for_one_path_are_refused() {
     let error = render_changed(|spec| set_flag(spec, "config", "/etc/kubernetes/pki/ca.crt"));
-    assert!(matches!(error, Err(RenderError::Bundle { source: render::BundleError::DuplicatePath { .. } })));
+    assert!(matches!(error, Err(RenderError::Bundle { problem: render::BundleError::DuplicatePath { .. } })));
 }
 
 #[test]

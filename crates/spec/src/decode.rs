@@ -1,6 +1,7 @@
 //! From trees to values: a small declarative decoder that collects every mistake instead of stopping at the first.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::mistake::Mistake;
@@ -83,18 +84,20 @@ impl<'a> Drafts<'a> {
     pub(crate) fn finish(self) -> Vec<Mistake> {
         let mut drafts = self.drafts.into_inner();
         drafts.sort_by_key(|draft| (draft.span.file, draft.span.line, draft.span.column));
+        // What the cluster says is looked at for every group.
+        let mut said = BTreeSet::new();
+        drafts
+            .retain(|draft| said.insert((draft.span.file, draft.span.line, draft.span.column, draft.message.clone())));
         let left_out = drafts.len().saturating_sub(MOST_MISTAKES);
         if let Some(draft) = drafts.get_mut(MOST_MISTAKES) {
             *draft =
                 Draft { span: draft.span, message: format!("and {left_out} more mistakes from here on"), advice: None };
         }
-        let mut mistakes: Vec<Mistake> = drafts
+        drafts
             .iter()
             .take(MOST_MISTAKES + 1)
             .map(|draft| self.sources.mistake(draft.span, &draft.message, draft.advice.as_deref()))
-            .collect();
-        mistakes.dedup();
-        mistakes
+            .collect()
     }
 
     /// A value that must be text (or is a text by being plain: `1.36`, `true`).

@@ -124,7 +124,7 @@ pub enum Carries {
 /// The user data of a group of machines. If the whole bundle is more than the provider takes, a stub goes in its place,
 /// given a store; without one that is an error which names the largest parts.
 pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, RenderError> {
-    delivery.bundle.validate().map_err(|source| RenderError::Bundle { source })?;
+    delivery.bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     validate_installation(delivery.installation)?;
     let digest = delivery.bundle.digest();
     let json = delivery.bundle.to_json_with(&digest);
