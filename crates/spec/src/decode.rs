@@ -46,6 +46,10 @@ impl<'a> Drafts<'a> {
         Self { sources, drafts: RefCell::default() }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.drafts.borrow().is_empty()
+    }
+
     pub(crate) fn report(&self, span: Span, message: impl Into<String>) -> Report<'_> {
         let mut drafts = self.drafts.borrow_mut();
         drafts.push(Draft { span, message: message.into(), advice: None });

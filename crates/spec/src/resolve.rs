@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::str::FromStr;
 
+use crate::completion;
 use crate::decode::Drafts;
 use crate::document::{Documents, FileReference, Spec, decode_documents};
 use crate::mistake::Mistake;
@@ -59,6 +60,10 @@ fn decode(sources: &Sources, files: &Files<'_>) -> (Option<Documents>, Vec<Mista
     if documents.iter().all(Node::is_missing) && !drafts.is_malformed() {
         drafts.report_empty();
     }
+    let drafts = match &decoded {
+        Some(documents) if !drafts.is_empty() => completion::check_apart(documents, sources, drafts),
+        _ => drafts,
+    };
     (decoded, drafts.finish())
 }
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::lists::{self, items};
-use super::{Check, control_plane, default, derived, from, or_default, ours};
+use super::{Check, control_plane, default, derived, from, networks, or_default, ours};
 use crate::catalog;
 use crate::complete::{
     ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
@@ -16,7 +16,7 @@ use crate::complete::{
 };
 use crate::items::{Addresses, ExecCredential, Networks};
 use crate::no_proxy::{NoProxyInputs, no_proxy};
-use crate::origin::{Origin, Setting};
+use crate::origin::Setting;
 use crate::record::{Place, Written};
 use crate::syntax;
 use crate::texts::Line;
@@ -40,6 +40,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
     check_layout(&layout, &provider, spec, check);
     let networking = complete_networking(&spec.networking, layout.value, check);
+    networks::check_sizes(spec, &networking, kubernetes_version.value, check);
     let assets = CompleteAssets {
         container_registry: or_default(
             &spec.assets.container_registry,
@@ -49,13 +50,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         file_repositories: or_default(&spec.assets.file_repositories, Vec::new, "files come from their makers"),
     };
     check_authority(spec, check);
-    lists::check_files(&spec.file_assets, check);
-    lists::check_hooks(&spec.hooks, check);
-    lists::check_units(&spec.units, check);
-    let (files, units, hooks) = (items(&spec.file_assets), items(&spec.units), items(&spec.hooks));
-    lists::check_clashes(files, units, hooks, check);
-    lists::report_twice(items(&spec.trust.certificate_authorities), "the certificate authority", check);
-    lists::report_twice(items(&spec.trust.keyrings), "the keyring", check);
+    check_lists(spec, check);
     let parts = control_plane::Inputs {
         spec,
         cluster_name: name,
@@ -105,6 +100,16 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         provider,
         layout,
     }
+}
+
+pub(super) fn check_lists(spec: &ClusterSpec, check: &Check<'_>) {
+    lists::check_files(&spec.file_assets, check);
+    lists::check_hooks(&spec.hooks, check);
+    lists::check_units(&spec.units, check);
+    let (files, units, hooks) = (items(&spec.file_assets), items(&spec.units), items(&spec.hooks));
+    lists::check_clashes(files, units, hooks, check);
+    lists::report_twice(items(&spec.trust.certificate_authorities), "the certificate authority", check);
+    lists::report_twice(items(&spec.trust.keyrings), "the keyring", check);
 }
 
 /// As the user wrote it: what is left out is decided by group.
@@ -159,39 +164,6 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
 }
 
 /// An address belongs to one thing only.
-fn check_networks(
-    pod_cidrs: &Setting<Networks>,
-    service_cidrs: &Setting<Networks>,
-    cluster_dns: &Setting<Addresses>,
-    check: &Check<'_>,
-) {
-    for pods in &pod_cidrs.value.0 {
-        for services in &service_cidrs.value.0 {
-            if pods.contains(services) || services.contains(pods) {
-                let origin = [&pod_cidrs.origin, &service_cidrs.origin]
-                    .into_iter()
-                    .find(|origin| matches!(origin, Origin::User(_)));
-                check.report(
-                    origin,
-                    format!("the network of pods {pods} and that of services {services} overlap"),
-                    "an address can belong to one of them only: choose networks apart",
-                );
-            }
-        }
-    }
-    if let Origin::User(_) = cluster_dns.origin {
-        for address in &cluster_dns.value.0 {
-            if pod_cidrs.value.0.iter().any(|pods| pods.contains(address)) {
-                check.report(
-                    Some(&cluster_dns.origin),
-                    format!("{address} is an address of a pod, which changes"),
-                    "write the address of the DNS service, in serviceCIDRs",
-                );
-            }
-        }
-    }
-}
-
 /// A control plane and its nodes believe in one authority.
 fn check_authority(spec: &ClusterSpec, check: &Check<'_>) {
     let Some(folder) = &spec.pki.folder else { return };
@@ -235,7 +207,7 @@ fn complete_networking(spec: &NetworkingSpec, layout: Layout, check: &Check<'_>)
             "one network for pods of each family that services have",
         )
     });
-    check_networks(&pod_cidrs, &service_cidrs, &cluster_dns, check);
+    networks::check(&pod_cidrs, &service_cidrs, &cluster_dns, check);
     CompleteNetworking {
         pod_network: spec.pod_network.clone().unwrap_or_else(|| match layout {
             Layout::Nodestrap => {

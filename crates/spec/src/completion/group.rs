@@ -159,6 +159,11 @@ fn complete_version(
     let Some(setting) = &spec.kubernetes_version else {
         return derived(of_cluster, from("cluster.kubernetesVersion"), "all nodes run the release of the cluster");
     };
+    check_skew(setting, of_cluster, role, check);
+    setting.clone()
+}
+
+pub(super) fn check_skew(setting: &Setting<KubeVersion>, of_cluster: KubeVersion, role: Role, check: &Check<'_>) {
     let version = setting.value;
     if version > of_cluster && (version.minor > of_cluster.minor || role == Role::ControlPlane) {
         check.report(
@@ -179,10 +184,9 @@ fn complete_version(
             "leave out kubernetesVersion here",
         );
     }
-    setting.clone()
 }
 
-fn complete_machines(spec: &MachinesSpec, check: &Check<'_>) -> CompleteMachines {
+pub(super) fn complete_machines(spec: &MachinesSpec, check: &Check<'_>) -> CompleteMachines {
     let desired = or_default(
         &spec.desired,
         || {
@@ -269,10 +273,14 @@ struct Lists {
     user_data: Setting<Vec<crate::items::AdditionalUserData>>,
 }
 
-fn merged(spec: &GroupSpec, cluster: &CompleteCluster, check: &Check<'_>, here: &dyn Fn(&str) -> String) -> Lists {
+pub(super) fn check_lists(spec: &GroupSpec, check: &Check<'_>) {
     lists::check_files(&spec.file_assets, check);
     lists::check_hooks(&spec.hooks, check);
     lists::check_units(&spec.units, check);
+}
+
+fn merged(spec: &GroupSpec, cluster: &CompleteCluster, check: &Check<'_>, here: &dyn Fn(&str) -> String) -> Lists {
+    check_lists(spec, check);
     let lists = Lists {
         files: lists::merge(&cluster.file_assets, &spec.file_assets, "cluster.fileAssets", here("fileAssets"), NONE),
         hooks: lists::merge(&cluster.hooks, &spec.hooks, "cluster.hooks", here("hooks"), NONE),

@@ -7,6 +7,7 @@ mod delivery;
 mod group;
 mod kubelet;
 mod lists;
+mod networks;
 mod os;
 mod report;
 
@@ -19,11 +20,13 @@ use crate::complete::{CompleteNodeGroup, CompleteSpec, ConfigNode, ConfigTree};
 use crate::config::{self, ShapeConflict};
 use crate::decode::Drafts;
 use crate::document::{Documents, Spec};
+use crate::items::Addresses;
 use crate::mistake::Mistake;
 use crate::origin::{Origin, Setting};
 use crate::path;
 use crate::record::Place;
 use crate::source::{Sources, Span};
+use crate::values::Role;
 
 /// Fails only where the user contradicts what nodestrap must decide, or one decision of theirs another.
 pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
@@ -42,6 +45,27 @@ pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
         .collect();
     let mistakes = check.drafts.finish();
     if mistakes.is_empty() { Ok(CompleteSpec { name: name.clone(), cluster, groups }) } else { Err(mistakes) }
+}
+
+/// What is wrong beside mistakes that keep a spec from being completed: only what no value depends on that may be one of
+/// those, so that nobody is sent after a mistake which is none.
+pub(crate) fn check_apart<'a>(documents: &Documents, sources: &'a Sources, drafts: Drafts<'a>) -> Drafts<'a> {
+    let check = Check { sources, drafts };
+    let spec = &documents.cluster;
+    cluster::check_lists(spec, &check);
+    let networking = &spec.networking;
+    if let (Some(pods), Some(services)) = (&networking.pod_cidrs, &networking.service_cidrs) {
+        let none = default(Addresses(Vec::new()), "");
+        networks::check(pods, services, networking.cluster_dns.as_ref().unwrap_or(&none), &check);
+    }
+    for (_, group) in &documents.groups {
+        group::check_lists(group, &check);
+        group::complete_machines(&group.machines, &check);
+        if let (Some(of_cluster), Some(of_group)) = (&spec.kubernetes_version, &group.kubernetes_version) {
+            group::check_skew(of_group, of_cluster.value, Role::Worker, &check);
+        }
+    }
+    check.drafts
 }
 
 /// Every group has what the cluster has: a short spec could ask for more than fits into memory.
