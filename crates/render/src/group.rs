@@ -9,7 +9,7 @@ use crate::delivery::machines::{
     Document, Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group,
     gce_instance_template,
 };
-use crate::delivery::{self, Compress, Delivery, Format, Installation, Store, UserData, UserDataPart};
+use crate::delivery::{self, Compress, Delivery, Format, Installation, Proxy, Store, UserData, UserDataPart};
 use crate::error::RenderError;
 use crate::node::{find_group, render_node};
 use crate::shared::Shared;
@@ -89,6 +89,15 @@ impl GroupDelivery<'_> {
         if is_plain { Ok(()) } else { self.user_data(format).map(drop) }
     }
 
+    fn proxy(&self) -> Proxy {
+        let proxy = &self.spec.cluster.proxy;
+        Proxy {
+            http: proxy.http.as_ref().map(|url| url.value.to_string()),
+            https: proxy.https.as_ref().map(|url| url.value.to_string()),
+            direct: proxy.no_proxy.value.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     /// The form that the spec decides on; `None`: a folder.
     pub fn format(&self) -> Option<Format> {
         format_of(self.group.spec.delivery.format.value)
@@ -102,6 +111,7 @@ impl GroupDelivery<'_> {
                 urls: decided.nodestrap.urls.value.iter().map(ToString::to_string).collect(),
                 sha256: decided.nodestrap.sha256.as_ref().map(|set| set.value.to_string()).unwrap_or_default(),
                 sha512: decided.nodestrap.sha512.as_ref().map(|set| set.value.to_string()),
+                proxy: self.proxy(),
             },
         };
         let additional: Vec<UserDataPart> = self

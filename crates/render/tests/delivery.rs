@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use render::delivery::{
-    Carries, Compress, Delivery, Format, Installation, MAX_USER_DATA_BYTES, Provider, Store, UserDataError,
+    Carries, Compress, Delivery, Format, Installation, MAX_USER_DATA_BYTES, Provider, Proxy, Store, UserDataError,
     UserDataPart,
 };
 use render::{Bundle, File, Payload, RenderError, Secrecy, Stub, read_user_data, user_data};
@@ -34,6 +34,7 @@ fn download() -> Installation {
         urls: vec!["https://one.example/nodestrap".to_owned(), "http://10.0.0.1/nodestrap".to_owned()],
         sha256: "ab".repeat(32),
         sha512: Some("cd".repeat(64)),
+        proxy: Proxy::default(),
     }
 }
 
@@ -210,6 +211,7 @@ fn ignition_verifies_the_binary_by_the_hash_that_its_version_knows() {
         urls: vec!["https://one.example/nodestrap".to_owned()],
         sha256: "ab".repeat(32),
         sha512: None,
+        proxy: Proxy::default(),
     };
     let delivery = Delivery { installation: &only_sha256, ..delivery };
     assert!(matches!(user_data(Format::Ignition2, &delivery), Err(RenderError::Ignition2NeedsSha512)));
@@ -229,7 +231,7 @@ fn a_download_without_a_good_address_or_digest_is_refused() {
         (vec![good], "ab".repeat(32), Some("cd".repeat(32))),
     ] {
         let urls = urls.into_iter().map(str::to_owned).collect();
-        let installation = Installation::Download { urls, sha256, sha512 };
+        let installation = Installation::Download { urls, sha256, sha512, proxy: Proxy::default() };
         let delivery = Delivery { installation: &installation, ..delivery(&bundle, Provider::Metal) };
         let error = user_data(Format::Mime, &delivery).unwrap_err();
         assert!(matches!(error, RenderError::Download { .. }), "{installation:?}: {error}");

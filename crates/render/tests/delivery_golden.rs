@@ -8,7 +8,7 @@ use std::path::Path;
 use render::delivery::machines::{
     Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group, gce_instance_template,
 };
-use render::delivery::{Compress, Delivery, Format, Installation, Provider, Store, UserData, UserDataPart};
+use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy, Store, UserData, UserDataPart};
 use render::{Bundle, RenderError, diff_bundles, user_data};
 
 fn bundle(case: &str) -> Bundle {
@@ -31,6 +31,7 @@ fn download() -> Installation {
         urls: vec!["https://one.example/nodestrap".to_owned(), "https://two.example/nodestrap".to_owned()],
         sha256: "0123456789abcdef".repeat(4),
         sha512: Some("0123456789abcdef".repeat(8)),
+        proxy: Proxy::default(),
     }
 }
 

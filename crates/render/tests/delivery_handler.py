@@ -66,7 +66,7 @@ class Mirrors(object):
 class Boot(object):
     """One run of cloud-init's walk through the message, with a fresh import of the handler as on every boot."""
 
-    def __init__(self, folder, urls, frequency="once-per-instance", digest=DIGEST):
+    def __init__(self, folder, urls, frequency="once-per-instance", digest=DIGEST, proxy=None):
         self.root, self.errors, self.systemctl = os.path.join(folder, "root"), [], []
         os.makedirs(self.root, exist_ok=True)
         with open(os.path.join(folder, "user-data")) as file:
@@ -91,6 +91,8 @@ class Boot(object):
             if ctype == handler.INSTALL:
                 order = json.loads(payload.decode())
                 order["urls"], order["sha256"] = urls, digest
+                if proxy:
+                    order["proxy"] = proxy
                 payload = json.dumps(order).encode()
             self.call(handler, ctype, payload, frequency)
         self.call(handler, "__end__", None, frequency)
@@ -207,6 +209,17 @@ def recovers_from_being_killed_during_the_download(folder, mirrors):
     left = [os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(os.path.join(folder, "root")) for name in names]
     assert left == ["root" + TARGET + ".part"], left
     expect_complete(Boot(folder, [mirrors.url("good")]), folder)
+
+
+def asks_by_the_proxy_of_the_spec_unless_a_mirror_is_reached_directly(folder, mirrors):
+    proxy = {"http": mirrors.url("").rstrip("/"), "https": None, "direct": [".inside.example", "10.0.0.0/8", "fd00::/8"]}
+    expect_complete(Boot(folder, ["http://mirror.example.com/good"], proxy=proxy), folder)
+    assert mirrors.requests == ["http://mirror.example.com/good"], mirrors.requests
+    os.remove(os.path.join(folder, "root") + BUNDLE)
+    os.remove(os.path.join(folder, "root") + TARGET)
+    direct = {"http": "http://127.0.0.1:9", "https": None, "direct": ["localhost", "127.0.0.0/8"]}
+    expect_complete(Boot(folder, [mirrors.url("good")], proxy=direct), folder)
+    assert mirrors.requests[1:] == ["/good"], mirrors.requests
 
 
 def ignores_a_proxy_of_the_environment(folder, mirrors):

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use render::delivery::{Compress, Delivery, Format, Installation, Provider};
+use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy};
 use render::{Bundle, user_data};
 
 fn run(scenario: &str) {
@@ -16,6 +16,7 @@ fn run(scenario: &str) {
         urls: vec!["http://127.0.0.1:9/nodestrap".to_owned()],
         sha256: "00".repeat(32),
         sha512: None,
+        proxy: Proxy::default(),
     };
     let delivery = Delivery {
         bundle: &bundle,
@@ -59,6 +60,7 @@ scenarios! {
     writes_no_bundle_when_the_installation_failed
     finishes_on_a_later_boot_and_then_leaves_the_machine_alone
     recovers_from_being_killed_during_the_download
+    asks_by_the_proxy_of_the_spec_unless_a_mirror_is_reached_directly
     ignores_a_proxy_of_the_environment
     refuses_a_bundle_that_is_none_or_too_large
 }

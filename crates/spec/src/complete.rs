@@ -215,7 +215,7 @@ record!(
         installation: Maybe<Installation> = "installation",
         /// Where it lies, or is put.
         path: Maybe<AbsolutePath> = "path",
-        /// Where it is downloaded from; mirrors, tried in order.
+        /// Where it is downloaded from; mirrors, tried in order. Ignition knows one source and takes the first.
         urls: Maybe<Vec<WebUrl>> = "urls",
         /// Of the static binary; needed for a download.
         sha256: Maybe<Sha256> = "sha256",
@@ -243,7 +243,7 @@ record!(
         installation: Leaf<Installation> = "installation",
         /// Where it lies, or is put. Default: by the operating system.
         path: Leaf<AbsolutePath> = "path",
-        /// Where it is downloaded from; mirrors, tried in order.
+        /// Where it is downloaded from; mirrors, tried in order. Ignition knows one source and takes the first.
         urls: Leaf<Vec<WebUrl>> = "urls",
         /// Of the static binary; needed for a download.
         sha256: Maybe<Sha256> = "sha256",

@@ -49,7 +49,8 @@ pub(crate) fn assemble(version: Version, delivery: &Delivery<'_>, payload: &[u8]
     let bundle = file(version, BUNDLE_PATH, BUNDLE_MODE, contents);
     let mut parts = vec![("bundle".to_owned(), json::canonical(&bundle).len())];
     let (mut files, mut unit) = (vec![bundle], json!({ "enabled": true, "name": BOOTSTRAP_UNIT }));
-    if let Installation::Download { urls, sha256, sha512 } = delivery.installation {
+    let mut ignition = Map::from_iter([("version".to_owned(), version.number().into())]);
+    if let Installation::Download { urls, sha256, sha512, proxy } = delivery.installation {
         let hash = match (version, sha512) {
             (Version::V3, _) => format!("sha256-{sha256}"),
             (Version::V2, Some(digest)) => format!("sha512-{digest}"),
@@ -59,8 +60,15 @@ pub(crate) fn assemble(version: Version, delivery: &Delivery<'_>, payload: &[u8]
         files.push(file(version, delivery.nodestrap_path, BINARY_MODE, contents));
         unit["contents"] = bootstrap_unit(delivery.nodestrap_path)?.into();
         parts.push(("unit".to_owned(), json::canonical(&unit).len()));
+        if version == Version::V3 && !proxy.is_none() {
+            let addresses = [("httpProxy", &proxy.http), ("httpsProxy", &proxy.https)];
+            let said =
+                addresses.into_iter().filter_map(|(name, url)| Some((name.to_owned(), Value::from(url.clone()?))));
+            let mut said = Map::from_iter(said);
+            said.insert("noProxy".to_owned(), proxy.direct.clone().into());
+            ignition.insert("proxy".to_owned(), said.into());
+        }
     }
-    let mut ignition = Map::from_iter([("version".to_owned(), version.number().into())]);
     if !delivery.additional.is_empty() {
         let key = if version == Version::V3 { "merge" } else { "append" };
         let configs = delivery.additional.iter().map(|part| merged(version, part)).collect::<Result<Vec<_>, _>>()?;

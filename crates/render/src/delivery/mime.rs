@@ -27,13 +27,16 @@ const MAX_LINE: usize = 998;
 
 pub(crate) fn assemble(delivery: &Delivery<'_>, digest: &str, payload: &[u8]) -> Result<Assembly, RenderError> {
     let mut parts = vec![encode("nodestrap.py", "text/part-handler", PART_HANDLER.as_bytes())];
-    if let Installation::Download { urls, sha256, .. } = delivery.installation {
-        let order = json!({
+    if let Installation::Download { urls, sha256, proxy, .. } = delivery.installation {
+        let mut order = json!({
             "path": delivery.nodestrap_path,
             "sha256": sha256,
             "unit": bootstrap_unit(delivery.nodestrap_path)?,
             "urls": urls,
         });
+        if !proxy.is_none() {
+            order["proxy"] = json!({ "direct": proxy.direct, "http": proxy.http, "https": proxy.https });
+        }
         parts.push(encode("nodestrap.json", INSTALL_TYPE, json::pretty(&order).as_bytes()));
     }
     parts.push(encode("bundle.json", BUNDLE_TYPE, &gzip::compress(payload)));

@@ -63,7 +63,24 @@ pub enum Installation {
         sha256: String,
         /// The same, 128 digits; Ignition 2.3 verifies nothing else.
         sha512: Option<String>,
+        /// Ignition 2.3 knows none, and asks the mirror directly.
+        proxy: Proxy,
     },
+}
+
+/// By whom the world is reached, and what is reached without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proxy {
+    pub http: Option<String>,
+    pub https: Option<String>,
+    /// Names, suffixes, addresses and networks.
+    pub direct: Vec<String>,
+}
+
+impl Proxy {
+    fn is_none(&self) -> bool {
+        self.http.is_none() && self.https.is_none()
+    }
 }
 
 /// User data of one's own, delivered after nodestrap's.
@@ -238,7 +255,7 @@ impl fmt::Debug for UserData {
 }
 
 fn validate_installation(installation: &Installation) -> Result<(), RenderError> {
-    let Installation::Download { urls, sha256, sha512 } = installation else { return Ok(()) };
+    let Installation::Download { urls, sha256, sha512, .. } = installation else { return Ok(()) };
     let refuse = |problem: &'static str| Err(RenderError::Download { problem });
     if urls.is_empty() {
         return refuse("has no address to download from");

@@ -7,12 +7,14 @@ start without the bundle, so a machine on which this fails stays untouched, and 
 import gzip
 import hashlib
 import io
+import ipaddress
 import json
 import logging
 import os
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 INSTALL = "application/vnd.nodestrap.install+json"
@@ -63,7 +65,7 @@ def handle_part(data, ctype, filename, payload, frequency):
 def install(order):
     path = ROOT + order["path"]
     if digest_of(path) != order["sha256"]:
-        download(order["urls"], order["sha256"], path)
+        download(order["urls"], order["sha256"], path, order.get("proxy") or {})
     os.chmod(path, 0o755)
     write(ROOT + "/etc/systemd/system/" + UNIT, order["unit"].encode("utf-8"), 0o644)
 
@@ -84,23 +86,40 @@ def deliver(payload):
     forget()
 
 
-def download(urls, digest, path):
+def download(urls, digest, path, proxy):
     for attempt in range(ROUNDS):
         if attempt:
             time.sleep(PAUSE * 2 ** (attempt - 1))
         problems = []
         for url in urls:
             try:
-                return fetch(url, digest, path)
+                return fetch(url, digest, path, proxy)
             except Exception as error:
                 problems.append("%s: %s" % (url, error))
                 LOG.warning("nodestrap from %s", problems[-1])
     raise RuntimeError("nodestrap could not be downloaded: " + "; ".join(problems))
 
 
-def fetch(url, digest, path):
-    # Straight to the mirror: a proxy of some environment is not what the spec says.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def is_direct(url, entries):
+    host = urllib.parse.urlsplit(url).hostname or ""
+    for entry in entries:
+        name = entry.lstrip("*").lstrip(".")
+        if host == name or host.endswith("." + name):
+            return True
+        try:
+            if ipaddress.ip_address(host) in ipaddress.ip_network(name, strict=False):
+                return True
+        except ValueError:
+            pass
+    return False
+
+
+def fetch(url, digest, path, proxy):
+    # As the spec says, and as nothing in the environment says.
+    ways = {name: proxy[name] for name in ("http", "https") if proxy.get(name)}
+    if is_direct(url, proxy.get("direct") or []):
+        ways = {}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(ways))
     end = time.monotonic() + DEADLINE
     seen = hashlib.sha256()
     size = 0

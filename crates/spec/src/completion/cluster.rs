@@ -154,6 +154,24 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
             "a DaemonSet brings the network: write podNetwork: none, or leave it out",
         );
     }
+    if let Some(kubeconfig) = &spec.kube_proxy.kubeconfig
+        && layout.value != Layout::Nodestrap
+    {
+        check.report(
+            Some(&kubeconfig.origin),
+            format!("the layout {} has no static pod of kube-proxy", layout.value),
+            "a DaemonSet brings it: remove kubeProxy.kubeconfig",
+        );
+    }
+    if let Some(mirrors) = spec.registry_mirrors.as_ref().filter(|mirrors| !mirrors.value.is_empty())
+        && layout.value == Layout::Tectonic
+    {
+        check.report(
+            Some(&mirrors.origin),
+            "docker, the runtime of the layout tectonic, is told of mirrors by its own daemon.json",
+            "write it with fileAssets: /etc/docker/daemon.json",
+        );
+    }
     if layout.value == Layout::Eksctl && provider.value != Provider::Aws {
         check.report(
             Some(&layout.origin),
@@ -163,7 +181,6 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
     }
 }
 
-/// An address belongs to one thing only.
 /// A control plane and its nodes believe in one authority.
 fn check_authority(spec: &ClusterSpec, check: &Check<'_>) {
     let Some(folder) = &spec.pki.folder else { return };
