@@ -240,19 +240,45 @@ impl fmt::Display for Change {
 impl fmt::Display for ValueChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.old, &self.new) {
-            (Some(old), Some(new)) => write!(f, "{}: {} → {}", self.path, short(old), short(new)),
-            (None, Some(new)) => write!(f, "{}: added {}", self.path, short(new)),
-            (Some(old), None) => write!(f, "{}: removed {}", self.path, short(old)),
+            (Some(old), Some(new)) => {
+                let (old, new) = (one_line(old), one_line(new));
+                let from = first_shown(&old, &new);
+                write!(f, "{}: {} → {}", self.path, cut(&old, from), cut(&new, from))
+            }
+            (None, Some(new)) => write!(f, "{}: added {}", self.path, cut(&one_line(new), 0)),
+            (Some(old), None) => write!(f, "{}: removed {}", self.path, cut(&one_line(old), 0)),
             (None, None) => f.write_str(&self.path),
         }
     }
 }
 
-/// Values are shown in one line each, for people.
-fn short(value: &str) -> String {
-    const LONGEST: usize = 100;
-    let line: String = value.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-    if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST).collect::<String>() + "…" }
+/// Most characters of a value that are shown to people.
+const LONGEST: usize = 100;
+/// Of these, as many as stand before the first that differs.
+const CONTEXT: usize = 40;
+
+/// Two values that differ in a line break only must not look the same.
+fn one_line(value: &str) -> Vec<char> {
+    let visible = |character: char| match character.is_control() {
+        true => character.escape_default().collect(),
+        false => vec![character],
+    };
+    value.chars().flat_map(visible).collect()
+}
+
+/// The character from which both are shown, so that the difference can be seen.
+fn first_shown(old: &[char], new: &[char]) -> usize {
+    if old.len().max(new.len()) <= LONGEST {
+        return 0;
+    }
+    old.iter().zip(new).take_while(|(one, other)| one == other).count().saturating_sub(CONTEXT)
+}
+
+fn cut(line: &[char], from: usize) -> String {
+    let end = line.len().min(from + LONGEST);
+    let shown: String = line.get(from..end).unwrap_or_default().iter().collect();
+    let dots = |hidden: bool| if hidden { "…" } else { "" };
+    [dots(from > 0), &shown, dots(end < line.len())].concat()
 }
 
 impl fmt::Display for BundleDiff {
