@@ -22,8 +22,12 @@ pub(super) struct Leaf {
 pub(super) type Values = BTreeMap<String, Leaf>;
 
 impl Leaf {
-    fn text(text: impl Into<String>) -> Self {
+    pub(super) fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), items: None }
+    }
+
+    pub(super) fn list(items: &[String]) -> Self {
+        Self { text: items.join(" "), items: Some(items.to_vec()) }
     }
 
     /// Taken apart only where it is certain where each word ends.
@@ -42,7 +46,7 @@ pub(super) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, Str
         .collect()
 }
 
-fn leaf_changes(old: &Values, new: &Values) -> Vec<ValueChange> {
+pub(super) fn leaf_changes(old: &Values, new: &Values) -> Vec<ValueChange> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     keys.into_iter()
         .flat_map(|key| {
