@@ -89,7 +89,7 @@ fn every_field_of_a_bundle_is_compared() {
         (
             "runtime-from-a-tree",
             Replace("backup.example.com", "other.example.com"),
-            NewMachine,
+            Consequence::None,
             "runtime.archive.urls: https://backup.example.com/containerd.tar.gz → https://other.example.com/",
         ),
         ("runtime-from-a-tree", Replace("0a0a0a", "0b0b0b"), NewMachine, "runtime.archive.sha256: 0a0a0a"),
@@ -306,6 +306,12 @@ fn services_below_kubernetes_are_restarted() {
             "/etc/ssl/certs/nodestrap-corporate.pem: a restart of the container runtime",
         ),
         ("minimal", Cluster(added), RestartRuntime, "+ nodestrap-trust.service"),
+        (
+            "azure-rhel-trust",
+            Replace("\n      - {name: corporate, certificate: {file: ca.crt}}", " []"),
+            NewMachine,
+            "the system still trusts it",
+        ),
         (
             "openstack-debian-time",
             Replace("ntp2.", "ntp3."),

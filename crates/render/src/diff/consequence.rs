@@ -70,6 +70,8 @@ pub(super) enum Subject {
     RegistryHosts,
     RuntimeUnit,
     Trust,
+    /// With it goes the unit that would tell the system.
+    TrustWithdrawn,
     Time,
     Kernel,
     PodNetwork,
@@ -98,6 +100,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "requiredPrograms", NewMachine, "the image brings these programs"),
     (Subject::Bundle, "gate.path", NewMachine, "the bootstrap unit looks for the gate where the image says"),
     (Subject::Bundle, "node", NewMachine, "a machine is what its image and its provider make it"),
+    (Subject::Bundle, "runtime.archive.urls", None, "its digest says which archive it is, wherever it comes from"),
     (Subject::Bundle, "runtime", NewMachine, "the image brings the container runtime"),
     (Subject::Bundle, "hooks", None, "hooks run whenever a new bundle is applied"),
     (Subject::Bundle, "gate.facts", RestartKubelet, "the kubelet reads the gate when it starts"),
@@ -107,6 +110,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Machine, "machines.max", None, "only the provider's group changes"),
     (Subject::Machine, "machines.desired", None, "only the provider's group changes"),
     (Subject::Machine, "machines", NewMachine, "the provider starts machines with it"),
+    (Subject::Machine, "delivery.nodestrap.urls", None, "its digest says which nodestrap it is, wherever it comes from"),
     (Subject::Machine, "", NewMachine, "user data has its effect on the first boot only"),
 
     (Subject::Flag, "--hostname-override", NewMachine, "a node keeps the name under which it joined"),
@@ -167,6 +171,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::RuntimeUnit, "", RestartRuntime, "it is how the container runtime is started"),
 
     (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
+    (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
     (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "nodeName", None, "it is how the pod network finds the node, which has its name already"),

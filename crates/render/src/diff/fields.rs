@@ -2,6 +2,7 @@
 //!
 //! Every type is taken apart by name, so that a field which is added to a bundle cannot be forgotten here.
 
+use data_encoding::BASE64;
 use serde_json::Value;
 
 use super::values::{Leaf, Values, parse_yaml};
@@ -43,16 +44,18 @@ pub(super) fn fields(bundle: &Bundle) -> Values {
     fields.runtime(runtime);
     fields.join(join);
     if let Some(authority) = authority(bundle) {
-        fields.text(AUTHORITY, &format!("sha256:{}", sha256_hex(authority.as_bytes())));
+        fields.text(AUTHORITY, &format!("sha256:{}", sha256_hex(&authority)));
     }
     fields.0
 }
 
-/// In base64, as the kubelet copies it from the kubeconfig that it joins with to the one that it keeps.
-fn authority(bundle: &Bundle) -> Option<String> {
+/// The kubelet copies it from the kubeconfig that it joins with to the one that it keeps.
+fn authority(bundle: &Bundle) -> Option<Vec<u8>> {
     let file = bundle.files.iter().find(|file| file.path == bundle.join.bootstrap_kubeconfig)?;
     let kubeconfig = parse_yaml(std::str::from_utf8(&file.content).ok()?)?;
-    kubeconfig.pointer("/clusters/0/cluster/certificate-authority-data").and_then(Value::as_str).map(str::to_owned)
+    let encoded = kubeconfig.pointer("/clusters/0/cluster/certificate-authority-data").and_then(Value::as_str)?;
+    // What is not base64 is compared as it stands.
+    Some(BASE64.decode(encoded.as_bytes()).unwrap_or_else(|_| encoded.as_bytes().to_vec()))
 }
 
 #[derive(Default)]

@@ -149,7 +149,11 @@ fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     }
     let by_kubelet = either(&|places| places.read_by_kubelet.iter().any(|place| is_within(path, place)));
     let by_kubelet = by_kubelet.then_some(Subject::KubernetesFile);
-    subject_of_folder(path).or(by_kubelet).into_iter().collect()
+    let runs_anew = new.bundle.units.iter().any(|unit| unit.name == TRUST_UNIT);
+    match subject_of_folder(path) {
+        Some(Subject::Trust) if !runs_anew => vec![Subject::TrustWithdrawn],
+        known => known.or(by_kubelet).into_iter().collect(),
+    }
 }
 
 fn judge_value(subject: Subject, change: &ValueChange, place: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Reason> {

@@ -148,9 +148,17 @@ fn flatten(path: &str, value: &Value, values: &mut Values) {
             let name = |item: &Value| item.get("name").and_then(Value::as_str).map(str::to_owned);
             let names: BTreeSet<String> = items.iter().filter_map(name).collect();
             for (index, item) in items.iter().enumerate() {
-                let number = || index.to_string();
-                let key = if names.len() == items.len() { name(item).unwrap_or_else(number) } else { number() };
-                flatten(&format!("{path}[{key}]"), item, values);
+                match name(item).filter(|_| names.len() == items.len()) {
+                    Some(name) => {
+                        let before = values.len();
+                        flatten(&format!("{path}[{name}]"), item, values);
+                        // The path says it, unless there is nothing else that has one.
+                        if values.len() > before + 1 {
+                            values.remove(&format!("{path}[{name}].name"));
+                        }
+                    }
+                    None => flatten(&format!("{path}[{index}]"), item, values),
+                }
             }
         }
         leaf => {
@@ -290,7 +298,11 @@ mod tests {
     fn an_item_with_a_name_goes_by_it() {
         assert_eq!(
             shown("/a.yaml", "a: [{name: x, b: 1}, {name: y, b: 2}]\n", "a: [{name: y, b: 3}]\n"),
-            ["a[x].b: removed 1", "a[x].name: removed x", "a[y].b: 2 → 3"]
+            ["a[x].b: removed 1", "a[y].b: 2 → 3"]
+        );
+        assert_eq!(
+            shown("/a.yaml", "a: [{name: x}]\n", "a: [{name: y}]\n"),
+            ["a[x].name: removed x", "a[y].name: added y"]
         );
     }
 
