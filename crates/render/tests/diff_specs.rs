@@ -221,6 +221,17 @@ fn flags_and_configuration_of_the_kubelet_are_found_in_every_layout() {
 }
 
 #[test]
+fn a_folder_of_kubelet_configurations_counts_as_one() {
+    let spec = |root: &str| {
+        let text = edited(&spec_of("minimal"), &Group("kubelet: {flags: {config-dir: /etc/kubernetes/kubelet.d}}"));
+        let asset = format!("{{path: /etc/kubernetes/kubelet.d/a.yaml, content: \"cgroupRoot: {root}\\n\"}}");
+        format!("{text}  fileAssets: [{asset}]\n")
+    };
+    let diff = diff_texts(spec("/a"), spec("/b"));
+    assert_eq!(diff.consequence, NewMachine, "{diff}");
+}
+
+#[test]
 fn a_kubelet_that_joined_keeps_what_it_joined_with() {
     assert_all(&[
         ("runtime-from-a-tree", OTHER_AUTHORITY, NewMachine, "join.certificateAuthority: a new machine"),

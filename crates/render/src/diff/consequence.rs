@@ -180,10 +180,10 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
     (Subject::Unit, CONTAINERD_UNIT, RestartRuntime, "it is when containerd is started"),
     (Subject::Unit, TRUST_UNIT, RestartRuntime, "the container runtime reads what it makes when it starts"),
-    (Subject::Unit, "", RestartUnits, "it is when the unit is started"),
+    (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
     (Subject::BootstrapUnit, "", None, "it counts when the machine boots"),
     (Subject::HookUnit, "", None, "hooks run whenever a new bundle is applied"),
-    (Subject::OtherUnit, "", RestartUnits, "it is how the unit is started"),
+    (Subject::OtherUnit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
     (Subject::OtherFile, "", None, "no service that nodestrap knows reads it"),
 ];
 

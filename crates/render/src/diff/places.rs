@@ -120,7 +120,11 @@ pub(super) fn judge_file(file: &FileChange, old: &Places<'_>, new: &Places<'_>) 
 /// Besides static pods.
 fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     let either = |test: &dyn Fn(&Places<'_>) -> bool| test(old) || test(new);
-    if either(&|places| places.flags.get("--config").is_some_and(|config| config == path)) {
+    let configures = |places: &Places<'_>| {
+        let named = ["--config", "--config-dir"].into_iter().filter_map(|flag| places.flags.get(flag));
+        named.into_iter().any(|place| is_within(path, place))
+    };
+    if either(&configures) {
         return vec![Subject::KubeletConfig];
     }
     if either(&|places| places.bundle.join.bootstrap_kubeconfig == path) {
