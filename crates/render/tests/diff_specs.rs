@@ -330,6 +330,12 @@ fn services_below_kubernetes_are_restarted() {
             "ntp2.example.com → NTP=ntp1.example.com ntp3.example.com",
         ),
         ("metal-rhel-time", Replace("ntp1.", "ntp3."), RestartUnits, "the time client reads it when it starts"),
+        (
+            "openstack-debian-time",
+            Replace("[ntp1.example.com, ntp2.example.com]", "[]"),
+            Reboot,
+            "the time client keeps its servers",
+        ),
         ("minimal", Cluster("ntpServers: [ntp.example.com]"), RestartUnits, "systemd-timesyncd.service"),
         ("minimal", Cluster("sysctls: {vm.swappiness: 1}"), Reboot, "91-nodestrap-user.conf"),
     ]);

@@ -73,6 +73,8 @@ pub(super) enum Subject {
     /// With it goes the unit that would tell the system.
     TrustWithdrawn,
     Time,
+    /// With it goes the time client from the bundle, though not from the machine.
+    TimeWithdrawn,
     Kernel,
     PodNetwork,
     BootstrapUnit,
@@ -173,6 +175,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
     (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
     (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
+    (Subject::TimeWithdrawn, "", Reboot, "the time client keeps its servers until it starts anew; or restart it by hand"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "nodeName", None, "it is how the pod network finds the node, which has its name already"),
     (Subject::PodNetwork, "kubeconfig", None, "it is how the pod network finds the node, once per boot"),

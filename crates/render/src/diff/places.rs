@@ -10,7 +10,7 @@ use crate::bundle::{Bundle, File};
 use crate::kubelet::{ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT};
 use crate::layout::eksctl::{EksctlSnap, KUBELET_ENV_PATH, METADATA_PATH, SNAP_PATH};
 use crate::runtime::CONTAINERD_UNIT;
-use crate::system::TRUST_UNIT;
+use crate::system::{TIME_UNITS, TRUST_UNIT};
 
 const UNIT_FOLDER: &str = "/etc/systemd/system/";
 /// Where a kubelet looks that is told nothing else.
@@ -153,9 +153,11 @@ fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     }
     let by_kubelet = either(&|places| places.read_by_kubelet.iter().any(|place| is_within(path, place)));
     let by_kubelet = by_kubelet.then_some(Subject::KubernetesFile);
-    let runs_anew = new.bundle.units.iter().any(|unit| unit.name == TRUST_UNIT);
+    // apply restarts the units of the new bundle, and not those that it lacks.
+    let restarts = |names: &[&str]| new.bundle.units.iter().any(|unit| names.contains(&unit.name.as_str()));
     match subject_of_folder(path) {
-        Some(Subject::Trust) if !runs_anew => vec![Subject::TrustWithdrawn],
+        Some(Subject::Trust) if !restarts(&[TRUST_UNIT]) => vec![Subject::TrustWithdrawn],
+        Some(Subject::Time) if !restarts(&TIME_UNITS) => vec![Subject::TimeWithdrawn],
         known => known.or(by_kubelet).into_iter().collect(),
     }
 }
