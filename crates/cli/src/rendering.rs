@@ -6,7 +6,7 @@ use host::disk::{Disk, RootedDisk};
 use render::bundle::Bundle;
 use render::delivery::machines::Document;
 use render::delivery::{Carries, Format as UserDataFormat, UserData};
-use render::{GroupDelivery, Payload, diff_bundles, read_user_data, render_group};
+use render::{Besides, GroupDelivery, Payload, diff_rendered, read_user_data, render_group};
 
 use crate::args::{Format, RenderArguments};
 use crate::documents::{choose_group, load_complete, read_limited};
@@ -235,32 +235,39 @@ fn fill(folder: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) 
 /// What would change on a node.
 fn diff(old: &Path, new: &Path, arguments: &RenderArguments, screen: &Screen) -> Outcome {
     let group = arguments.group.as_deref();
-    let old = load_rendered(old, group, screen)?;
-    let new = load_rendered(new, group, screen)?;
-    let diff = diff_bundles(&old, &new);
+    let (old, old_besides) = load_all_rendered(old, group, screen)?;
+    let (new, new_besides) = load_all_rendered(new, group, screen)?;
+    let diff = diff_rendered((&old, &old_besides), (&new, &new_besides));
     screen.result(&diff, || diff.to_string())
 }
 
 /// A bundle from whatever carries it: a folder, a file, user data; or a spec, which is rendered first.
 pub(crate) fn load_rendered(path: &Path, group: Option<&str>, screen: &Screen) -> Result<Bundle, Failure> {
+    load_all_rendered(path, group, screen).map(|(bundle, _)| bundle)
+}
+
+/// With what a machine gets besides, as far as this says it.
+fn load_all_rendered(path: &Path, group: Option<&str>, screen: &Screen) -> Result<(Bundle, Besides), Failure> {
     let name = path.display().to_string();
     let fail =
         |reason: String| Failure { code: Code::WrongInput, error: anyhow::anyhow!("cannot read {name:?}: {reason}") };
     if path.is_dir() {
         let manifest = read_limited(&path.join("manifest.json")).map_err(fail)?;
-        return Bundle::from_folder(&manifest, |relative| read_limited(&path.join(relative)).ok())
-            .or_fail(Code::WrongInput);
+        let bundle = Bundle::from_folder(&manifest, |relative| read_limited(&path.join(relative)).ok());
+        return Ok((bundle.or_fail(Code::WrongInput)?, Besides::default()));
     }
     let bytes = read_limited(path).map_err(fail)?;
     match read_user_data(&bytes) {
-        Ok(Payload::Bundle(bundle)) => Ok(*bundle),
+        Ok(Payload::Bundle(bundle)) => Ok((*bundle, Besides::of_user_data(&bytes))),
         Ok(Payload::Stub(stub)) => {
             Err(fail(format!("it only names the bundle {}; give the bundle itself", stub.digest)))
         }
         Err(_) if is_spec(&bytes) => {
             let spec = load_complete(&[path.to_owned()], screen)?;
             let group = choose_group(&spec, group)?;
-            render::render_bundle(&spec, &group).or_fail(Code::WrongInput)
+            let group = render_group(&spec, &group).or_fail(Code::WrongInput)?;
+            let besides = group.besides();
+            Ok((group.bundle, besides))
         }
         Err(error) => Err(Failure {
             code: Code::WrongInput,

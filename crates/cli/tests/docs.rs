@@ -228,6 +228,23 @@ fn the_examples_of_the_reference_work() {
     }
 }
 
+#[test]
+fn the_reference_shows_a_difference_as_it_is_printed() {
+    let document = document("reference/commands.md");
+    let (_, section) = document.split_once("### `nodestrap render --diff OLD NEW`").unwrap();
+    let (section, _) = section.split_once("\n### ").unwrap();
+    let desk = Desk::new();
+    let [change, compare] = blocks(section, "sh").try_into().unwrap();
+    desk.run(&change);
+    desk.run(&format!("{compare} > printed"));
+    assert_eq!(text(desk.path("printed")).trim_end(), blocks(section, "text").join("\n"));
+    for consequence in
+        ["none", "restartUnits", "restartKubelet", "restartRuntime", "restartStaticPods", "reboot", "newMachine"]
+    {
+        assert!(section.contains(&format!("| `{consequence}` |")), "{consequence}");
+    }
+}
+
 /// Runs the lines of a guide that do not need another machine; how many there were.
 fn follow(desk: &Desk, guide: &str) -> usize {
     std::fs::write(desk.path("cluster.yaml"), blocks(guide, "yaml").join("\n")).unwrap();

@@ -3,7 +3,10 @@
 //! Inputs: two bundles. Output: a [`BundleDiff`], which prints as text and serialises as data. Contents of secret files are
 //! never in it, only that they changed. What each change takes is one table, in [`consequence`].
 
+mod besides;
 mod consequence;
+mod fields;
+mod places;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +17,12 @@ use serde::Serialize;
 use crate::bundle::{Bundle, File, Secrecy, Start};
 use crate::check::octal;
 use crate::kubelet::ARGUMENTS_VARIABLE;
-use consequence::{Subject, judge, subject_of};
+use consequence::{Subject, judge};
+use fields::{AUTHORITY, REQUIRED_PROGRAMS};
+use places::{Places, judge_file};
 
+pub use besides::Besides;
 pub use consequence::{Consequence, Reason};
-
-const REQUIRED_PROGRAMS: &str = "requiredPrograms";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,6 +33,8 @@ pub struct BundleDiff {
     pub units: Vec<UnitChange>,
     /// Variables of the gate, and the kubelet's flags as `--name`.
     pub gate: Vec<ValueChange>,
+    /// Of what machines get besides the bundle, by path of the spec.
+    pub machine: Vec<ValueChange>,
     /// The weightiest of all reasons.
     pub consequence: Consequence,
     /// Weightiest first.
@@ -72,76 +78,53 @@ pub struct UnitChange {
 
 impl BundleDiff {
     pub fn is_empty(&self) -> bool {
+        self.is_same_bundle() && self.machine.is_empty()
+    }
+
+    fn is_same_bundle(&self) -> bool {
         self.fields.is_empty() && self.files.is_empty() && self.units.is_empty() && self.gate.is_empty()
     }
 }
 
 /// What would change on a node that has `old` and gets `new`.
 pub fn diff_bundles(old: &Bundle, new: &Bundle) -> BundleDiff {
-    let mut fields = values::changes(&fields(old), &fields(new));
-    fields.extend(diff_programs(old, new));
+    diff_rendered((old, &Besides::default()), (new, &Besides::default()))
+}
+
+/// The same, and what changes besides the bundle as far as that is known of both.
+pub fn diff_rendered((old, old_besides): (&Bundle, &Besides), (new, new_besides): (&Bundle, &Besides)) -> BundleDiff {
+    let machine = besides::changes(old_besides, new_besides);
+    let fields = values::leaf_changes(&fields::fields(old), &fields::fields(new));
     let gate = values::changes(&gate_values(old), &gate_values(new));
     let (files, units) = (diff_files(old, new), diff_units(old, new));
-    let mut reasons = Vec::new();
+    let mut reasons: Vec<Reason> =
+        machine.iter().map(|change| judge(Subject::Machine, &change.path, &change.path)).collect();
     for change in &fields {
-        let gone = change.new.is_none() && change.path == REQUIRED_PROGRAMS;
-        let subject = if gone { Subject::NotRequired } else { Subject::Bundle };
-        reasons.push(judge(subject, &change.path, &change.path));
+        reasons.push(judge(field_subject(change, old, new), &change.path, &change.path));
     }
     for change in &gate {
         let subject = if change.path.starts_with("--") { Subject::Flag } else { Subject::Gate };
         reasons.push(judge(subject, &change.path, &change.path));
     }
-    for file in &files {
-        let subject = subject_of(&file.path, old, new);
-        if file.values.is_empty() {
-            reasons.push(judge(subject, "", &file.path));
-        }
-        reasons.extend(file.values.iter().map(|change| judge(subject, &change.path, &file.path)));
-    }
+    let (old_places, new_places) = (Places::of(old), Places::of(new));
+    reasons.extend(files.iter().flat_map(|file| judge_file(file, &old_places, &new_places)));
     for unit in &units {
         reasons.push(judge(Subject::Unit, &unit.name, &unit.name));
     }
     reasons.sort_by(|one, other| other.consequence.cmp(&one.consequence).then_with(|| one.subject.cmp(&other.subject)));
     reasons.dedup();
     let consequence = reasons.first().map_or(Consequence::None, |reason| reason.consequence);
-    BundleDiff { fields, files, units, gate, consequence, reasons }
+    BundleDiff { fields, files, units, gate, machine, consequence, reasons }
 }
 
-fn fields(bundle: &Bundle) -> BTreeMap<String, String> {
-    let join = &bundle.join;
-    let mut fields = BTreeMap::from([
-        ("cluster", bundle.cluster.clone()),
-        ("group", bundle.group.clone()),
-        ("kubernetesVersion", bundle.kubernetes_version.clone()),
-        ("join.apiServer", join.api_server.clone()),
-        ("join.bootstrapKubeconfig", join.bootstrap_kubeconfig.clone()),
-        ("join.kubeconfig", join.kubeconfig.clone()),
-        ("join.clientCertificate", join.client_certificate.clone()),
-        ("join.kubeletUnit", join.kubelet_unit.clone()),
-        ("gate.path", bundle.gate.path.clone()),
-        ("node.role", bundle.kind.role.clone()),
-        ("node.os", bundle.kind.os.clone()),
-        ("node.provider", bundle.kind.provider.clone()),
-        ("node.layout", bundle.kind.layout.clone()),
-        ("runtime.name", bundle.runtime.name.clone()),
-        ("runtime.source", bundle.runtime.source.clone()),
-    ]);
-    if let Some(name) = &join.node_name {
-        fields.insert("join.nodeName", name.clone());
+fn field_subject(change: &ValueChange, old: &Bundle, new: &Bundle) -> Subject {
+    // Without a certificate of its own the kubelet keeps nothing: what it reads is what the bundle brings.
+    let keeps_nothing = [old, new].iter().all(|bundle| bundle.join.bootstrap_kubeconfig == bundle.join.kubeconfig);
+    match change.path.as_str() {
+        REQUIRED_PROGRAMS if change.new.is_none() => Subject::NotRequired,
+        "join.apiServer" | AUTHORITY if keeps_nothing => Subject::OwnKubeconfig,
+        _ => Subject::Bundle,
     }
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-fn diff_programs(old: &Bundle, new: &Bundle) -> Vec<ValueChange> {
-    let only = |these: &Bundle, those: &Bundle| -> Vec<String> {
-        let missing = |program: &&String| !those.required_programs.contains(program);
-        these.required_programs.iter().filter(missing).cloned().collect()
-    };
-    let path = || REQUIRED_PROGRAMS.to_owned();
-    let gone = only(old, new).into_iter().map(|program| ValueChange { path: path(), old: Some(program), new: None });
-    let added = only(new, old).into_iter().map(|program| ValueChange { path: path(), old: None, new: Some(program) });
-    gone.chain(added).collect()
 }
 
 /// The kubelet's flags one by one, everything else as it stands.
@@ -240,19 +223,45 @@ impl fmt::Display for Change {
 impl fmt::Display for ValueChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.old, &self.new) {
-            (Some(old), Some(new)) => write!(f, "{}: {} → {}", self.path, short(old), short(new)),
-            (None, Some(new)) => write!(f, "{}: added {}", self.path, short(new)),
-            (Some(old), None) => write!(f, "{}: removed {}", self.path, short(old)),
+            (Some(old), Some(new)) => {
+                let (old, new) = (one_line(old), one_line(new));
+                let from = first_shown(&old, &new);
+                write!(f, "{}: {} → {}", self.path, cut(&old, from), cut(&new, from))
+            }
+            (None, Some(new)) => write!(f, "{}: added {}", self.path, cut(&one_line(new), 0)),
+            (Some(old), None) => write!(f, "{}: removed {}", self.path, cut(&one_line(old), 0)),
             (None, None) => f.write_str(&self.path),
         }
     }
 }
 
-/// Values are shown in one line each, for people.
-fn short(value: &str) -> String {
-    const LONGEST: usize = 100;
-    let line: String = value.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-    if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST).collect::<String>() + "…" }
+/// Most characters of a value that are shown to people.
+const LONGEST: usize = 100;
+/// Of these, as many as stand before the first that differs.
+const CONTEXT: usize = 40;
+
+/// Two values that differ in a line break only must not look the same.
+fn one_line(value: &str) -> Vec<char> {
+    let visible = |character: char| match character.is_control() {
+        true => character.escape_default().collect(),
+        false => vec![character],
+    };
+    value.chars().flat_map(visible).collect()
+}
+
+/// The character from which both are shown, so that the difference can be seen.
+fn first_shown(old: &[char], new: &[char]) -> usize {
+    if old.len().max(new.len()) <= LONGEST {
+        return 0;
+    }
+    old.iter().zip(new).take_while(|(one, other)| one == other).count().saturating_sub(CONTEXT)
+}
+
+fn cut(line: &[char], from: usize) -> String {
+    let end = line.len().min(from + LONGEST);
+    let shown: String = line.get(from..end).unwrap_or_default().iter().collect();
+    let dots = |hidden: bool| if hidden { "…" } else { "" };
+    [dots(from > 0), &shown, dots(end < line.len())].concat()
 }
 
 impl fmt::Display for BundleDiff {
@@ -260,7 +269,7 @@ impl fmt::Display for BundleDiff {
         if self.is_empty() {
             return writeln!(f, "nothing changes on the node");
         }
-        for change in &self.fields {
+        for change in self.machine.iter().chain(&self.fields) {
             writeln!(f, "~ {change}")?;
         }
         for file in &self.files {
@@ -288,6 +297,14 @@ impl fmt::Display for BundleDiff {
         for reason in self.reasons.iter().filter(|reason| reason.consequence > Consequence::None) {
             writeln!(f, "    {reason}")?;
         }
-        Ok(())
+        if self.is_same_bundle() {
+            return Ok(());
+        }
+        let rest = match self.consequence {
+            Consequence::None => " all the same",
+            after if after <= Consequence::RestartRuntime => ", which is all that it takes",
+            _ => "; the rest is left to you",
+        };
+        writeln!(f, "\nnodestrap apply restarts the units of a new bundle and the kubelet{rest}")
     }
 }

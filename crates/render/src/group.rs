@@ -10,6 +10,7 @@ use crate::delivery::machines::{
     gce_instance_template,
 };
 use crate::delivery::{self, Compress, Delivery, Format, Installation, Proxy, Store, UserData, UserDataPart};
+use crate::diff::Besides;
 use crate::error::RenderError;
 use crate::node::{find_group, render_node};
 use crate::shared::Shared;
@@ -146,6 +147,11 @@ impl GroupDelivery<'_> {
                 },
             },
         )
+    }
+
+    /// What its machines get besides the bundle.
+    pub fn besides(&self) -> Besides {
+        Besides::of_group(self.group)
     }
 
     /// The provider's template of a machine, and the group that keeps so many of them running.

@@ -41,7 +41,10 @@ pub use bundle::{
 };
 pub use content::Content;
 pub use delivery::{cloud_config, read_user_data, user_data};
-pub use diff::{BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles, diff_contents};
+pub use diff::{
+    Besides, BundleDiff, Consequence, FileChange, Reason, UnitChange, ValueChange, diff_bundles, diff_contents,
+    diff_rendered,
+};
 pub use error::{BundleError, RenderError};
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GateDamage, check_gate, parse_environment, render_gate};
 pub use group::{GroupDelivery, refusals, render_all, render_group};

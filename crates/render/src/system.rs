@@ -16,6 +16,8 @@ use crate::shared::Shared;
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
 pub(crate) const TRUST_UNIT: &str = "nodestrap-trust.service";
+/// The time clients of systems like Red Hat's, and of all others.
+pub(crate) const TIME_UNITS: [&str; 2] = ["chronyd.service", "systemd-timesyncd.service"];
 pub(crate) const KERNEL_UNIT: &str = "nodestrap-kernel.service";
 /// What nodestrap needs: a kernel that lacks it does not stop the boot.
 const OWN_SYSCTLS_PATH: &str = "/etc/sysctl.d/90-nodestrap.conf";
@@ -161,7 +163,7 @@ fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
             };
         }
         text.push_str("driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n");
-        ("/etc/chrony.conf", text, "chronyd.service")
+        ("/etc/chrony.conf", text, TIME_UNITS[0])
     } else {
         let mut names = Vec::with_capacity(servers.len());
         for server in servers {
@@ -173,7 +175,7 @@ fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
             }
         }
         let text = format!("{HEADER}[Time]\nNTP={}\n", names.join(" "));
-        ("/etc/systemd/timesyncd.conf.d/90-nodestrap.conf", text, "systemd-timesyncd.service")
+        ("/etc/systemd/timesyncd.conf.d/90-nodestrap.conf", text, TIME_UNITS[1])
     };
     Ok(Part { files: vec![File::public(path, text)], units: vec![Unit::new(unit, Start::BeforeGate)] })
 }

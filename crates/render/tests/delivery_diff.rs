@@ -107,7 +107,7 @@ fn consequences_follow_the_table() {
             "--hostname-override: added a",
         ),
         (
-            Consequence::RestartKubelet,
+            Consequence::RestartUnits,
             |b| b.units.push(Unit { name: "a.service".to_owned(), start: Start::BeforeGate }),
             "+ a.service, started before the gate opens",
         ),

@@ -28,6 +28,7 @@ use crate::stub::{Stub, validate_url};
 pub use bootstrap_unit::{BOOTSTRAP_UNIT, bootstrap_unit};
 pub use cloud_config::cloud_config;
 pub use mime::{BUNDLE_TYPE, INSTALL_TYPE, PART_HANDLER};
+pub(crate) use read::read_additional_parts;
 pub use read::{MAX_USER_DATA_BYTES, UserDataError, read_user_data};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

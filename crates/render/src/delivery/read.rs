@@ -4,13 +4,16 @@
 //! may pose as, so all of it is hostile until the bundle's own digest fits: every size is limited before memory is taken,
 //! nothing is unpacked twice, and nothing is repaired or guessed.
 
+use std::borrow::Cow;
+
 use data_encoding::{BASE64, BASE64_MIME_PERMISSIVE};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::bundle::{BUNDLE_PATH, MAX_BUNDLE_BYTES};
+use crate::delivery::UserDataPart;
 use crate::delivery::gzip::{self, GzipDamage};
-use crate::delivery::mime::BUNDLE_TYPE;
+use crate::delivery::mime::{BUNDLE_TYPE, INSTALL_TYPE};
 use crate::stub::{Payload, PayloadError};
 
 /// Most bytes of user data that are read, before and after unpacking: the largest bundle in base64, and as much again
@@ -48,16 +51,7 @@ pub fn read_user_data(bytes: &[u8]) -> Result<Payload, UserDataError> {
     if bytes.len() > MAX_USER_DATA_BYTES {
         return Err(UserDataError::TooLarge);
     }
-    let unpacked;
-    let bytes = if gzip::is_gzip(bytes) {
-        unpacked = gzip::decompress(bytes, MAX_USER_DATA_BYTES).map_err(|damage| match damage {
-            GzipDamage::Damaged => UserDataError::Gzip,
-            GzipDamage::TooLarge => UserDataError::TooLarge,
-        })?;
-        unpacked.as_slice()
-    } else {
-        bytes
-    };
+    let bytes = &*unpacked(bytes)?;
     let text = text_of(bytes)?;
     let found = if text.starts_with("#cloud-config") {
         from_cloud_config(text)?
@@ -76,6 +70,42 @@ pub fn read_user_data(bytes: &[u8]) -> Result<Payload, UserDataError> {
         [payload] => Ok(Payload::parse(payload)?),
         [_, _, ..] => Err(UserDataError::TwoBundles),
     }
+}
+
+/// The parts of a MIME message that are not nodestrap's, and none of a cloud-config, which has no place for them; `None`
+/// for any other format, and for what cannot be read.
+pub(crate) fn read_additional_parts(bytes: &[u8]) -> Option<Vec<UserDataPart>> {
+    let bytes = unpacked(bytes).ok()?;
+    let text = text_of(&bytes).ok()?;
+    let mut found = Vec::new();
+    if text.starts_with("#cloud-config") {
+        return Some(found);
+    }
+    if !starts_like_a_message(text) {
+        return None;
+    }
+    for part in message_parts(text).ok()? {
+        let part = Part::of(&part);
+        let handler = part.content_type == "text/part-handler";
+        if handler || part.content_type == BUNDLE_TYPE || part.content_type == INSTALL_TYPE {
+            continue;
+        }
+        let named = header(part.headers, "content-disposition").unwrap_or_default();
+        let name = named.split_once("filename=").map_or("", |(_, name)| name.trim_matches('"'));
+        let name = if name.is_empty() { format!("[{}]", found.len()) } else { name.to_owned() };
+        found.push(UserDataPart { name, content: part.content().ok()?, content_type: part.content_type });
+    }
+    Some(found)
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, UserDataError> {
+    if !gzip::is_gzip(bytes) {
+        return Ok(bytes.into());
+    }
+    gzip::decompress(bytes, MAX_USER_DATA_BYTES).map(Cow::Owned).map_err(|damage| match damage {
+        GzipDamage::Damaged => UserDataError::Gzip,
+        GzipDamage::TooLarge => UserDataError::TooLarge,
+    })
 }
 
 fn text_of(bytes: &[u8]) -> Result<&str, UserDataError> {
@@ -174,6 +204,14 @@ fn starts_like_a_message(text: &str) -> bool {
 }
 
 fn from_message(text: &str) -> Result<Found, UserDataError> {
+    let mut found = Found::new();
+    for part in message_parts(text)? {
+        found.extend(from_part(&Part::of(&part))?);
+    }
+    Ok(found)
+}
+
+fn message_parts(text: &str) -> Result<Vec<String>, UserDataError> {
     let damaged = |problem| UserDataError::Syntax { format: "MIME message", problem };
     // Lines may have got carriage returns on the way; what matters to us survives their loss.
     let text = text.replace("\r\n", "\n");
@@ -201,27 +239,41 @@ fn from_message(text: &str) -> Result<Found, UserDataError> {
     if !ended {
         return Err(damaged("it ends before its last boundary"));
     }
-    let mut found = Found::new();
-    for part in parts {
-        found.extend(from_part(&part.join("\n"))?);
+    Ok(parts.into_iter().map(|lines| lines.join("\n")).collect())
+}
+
+struct Part<'a> {
+    headers: &'a str,
+    body: &'a str,
+    /// Lower case, without parameters.
+    content_type: String,
+}
+
+impl<'a> Part<'a> {
+    fn of(text: &'a str) -> Self {
+        let (headers, body) = text.split_once("\n\n").unwrap_or((text, ""));
+        let content_type = header(headers, "content-type").unwrap_or_default();
+        let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        Self { headers, body, content_type }
     }
-    Ok(found)
+
+    fn content(&self) -> Result<Vec<u8>, UserDataError> {
+        let encoding = header(self.headers, "content-transfer-encoding").unwrap_or_default().to_ascii_lowercase();
+        match encoding.trim() {
+            "base64" => base64(self.body),
+            "" | "7bit" | "8bit" => Ok(self.body.as_bytes().to_vec()),
+            _ => Err(UserDataError::Content { problem: "its transfer encoding is not known" }),
+        }
+    }
 }
 
 /// What one part says about the bundle: a bundle of ours, or a cloud-config that writes its file.
-fn from_part(text: &str) -> Result<Found, UserDataError> {
-    let (headers, body) = text.split_once("\n\n").unwrap_or((text, ""));
-    let content_type = header(headers, "content-type").unwrap_or_default();
-    let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+fn from_part(part: &Part<'_>) -> Result<Found, UserDataError> {
+    let content_type = part.content_type.as_str();
     if content_type != BUNDLE_TYPE && content_type != "text/cloud-config" {
         return Ok(Found::new());
     }
-    let encoding = header(headers, "content-transfer-encoding").unwrap_or_default().to_ascii_lowercase();
-    let content = match encoding.trim() {
-        "base64" => base64(body)?,
-        "" | "7bit" | "8bit" => body.as_bytes().to_vec(),
-        _ => return Err(UserDataError::Content { problem: "its transfer encoding is not known" }),
-    };
+    let content = part.content()?;
     if content_type == BUNDLE_TYPE {
         return Ok(vec![if gzip::is_gzip(&content) { unpack(&content)? } else { content }]);
     }

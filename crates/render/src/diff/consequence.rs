@@ -1,12 +1,12 @@
 //! What a change takes: one table, first match wins.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::bundle::Bundle;
-use crate::kubelet::ARGUMENTS_VARIABLE;
 use crate::runtime::CONTAINERD_UNIT;
+use crate::system::TRUST_UNIT;
 
 /// What a change takes to have its effect, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -14,9 +14,13 @@ use crate::runtime::CONTAINERD_UNIT;
 pub enum Consequence {
     /// It has its effect once it is written.
     None,
+    /// Of units other than those of the kubelet and the container runtime.
+    RestartUnits,
     RestartKubelet,
     /// And with it the kubelet.
     RestartRuntime,
+    /// Of those that read a file which changed, one by one.
+    RestartStaticPods,
     Reboot,
     /// The machine has to be replaced, or drained and joined anew.
     NewMachine,
@@ -28,7 +32,7 @@ pub struct Reason {
     pub consequence: Consequence,
     /// A file with the value in it, a flag, a field or a unit.
     pub subject: String,
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 /// What a change is about.
@@ -43,16 +47,38 @@ pub(super) enum Subject {
     Flag,
     /// When a unit starts, by its name.
     Unit,
+    /// Beside the bundle: the machine, and what else its user data carries.
+    Machine,
     KubeletConfig,
-    BootstrapCredentials,
+    /// Variables that the kubelet's flags refer to.
+    KubeletEnvironment,
+    /// Flags as settings of a snap.
+    KubeletSnap,
     KubeletUnit,
+    BootstrapCredentials,
+    /// What a kubelet shows that never gets a certificate.
+    OwnKubeconfig,
+    /// Named by the kubelet's flags or its configuration.
+    KubernetesFile,
+    StaticPod,
+    Etcd,
+    /// Read by static pods whose manifests stay the same.
+    FileOfPods,
+    /// Read by static pods, all of which start anew.
+    FileOfNewPods,
     RuntimeConfig,
     RegistryHosts,
     RuntimeUnit,
-    StaticPod,
-    KubernetesFile,
+    Trust,
+    /// With it goes the unit that would tell the system.
+    TrustWithdrawn,
+    Time,
+    /// With it goes the time client from the bundle, though not from the machine.
+    TimeWithdrawn,
     Kernel,
     PodNetwork,
+    BootstrapUnit,
+    HookUnit,
     OtherUnit,
     OtherFile,
 }
@@ -60,7 +86,7 @@ pub(super) enum Subject {
 /// Path of a value, exactly or as the beginning of a longer one; with `*` in front, its end; empty: any.
 type Pattern = &'static str;
 
-use Consequence::{NewMachine, None, Reboot, RestartKubelet, RestartRuntime};
+use Consequence::{NewMachine, None, Reboot, RestartKubelet, RestartRuntime, RestartStaticPods, RestartUnits};
 
 #[rustfmt::skip]
 const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
@@ -68,6 +94,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "group", NewMachine, "a node stays in the group that it was started for"),
     (Subject::Bundle, "join.nodeName", NewMachine, "a node keeps the name under which it joined"),
     (Subject::Bundle, "join.apiServer", NewMachine, "the kubelet keeps the address that it got when it joined"),
+    (Subject::Bundle, "join.certificateAuthority", NewMachine, "the kubelet keeps the authority that it got when it joined"),
     (Subject::Bundle, "join.kubeconfig", NewMachine, "the kubelet would look for its credentials elsewhere and join anew"),
     (Subject::Bundle, "join.clientCertificate", NewMachine, "the kubelet would look for its certificate elsewhere and join anew"),
     (Subject::Bundle, "join.bootstrapKubeconfig", None, "only a machine that has not joined reads it"),
@@ -75,9 +102,18 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "requiredPrograms", NewMachine, "the image brings these programs"),
     (Subject::Bundle, "gate.path", NewMachine, "the bootstrap unit looks for the gate where the image says"),
     (Subject::Bundle, "node", NewMachine, "a machine is what its image and its provider make it"),
+    (Subject::Bundle, "runtime.archive.urls", None, "its digest says which archive it is, wherever it comes from"),
     (Subject::Bundle, "runtime", NewMachine, "the image brings the container runtime"),
+    (Subject::Bundle, "hooks", None, "hooks run whenever a new bundle is applied"),
+    (Subject::Bundle, "gate.facts", RestartKubelet, "the kubelet reads the gate when it starts"),
     (Subject::Bundle, "", RestartKubelet, "the kubelet is set up by it"),
     (Subject::NotRequired, "", None, "a program more than needed does no harm"),
+    (Subject::Machine, "machines.min", None, "only the provider's group changes"),
+    (Subject::Machine, "machines.max", None, "only the provider's group changes"),
+    (Subject::Machine, "machines.desired", None, "only the provider's group changes"),
+    (Subject::Machine, "machines", NewMachine, "the provider starts machines with it"),
+    (Subject::Machine, "delivery.nodestrap.urls", None, "its digest says which nodestrap it is, wherever it comes from"),
+    (Subject::Machine, "", NewMachine, "user data has its effect on the first boot only"),
 
     (Subject::Flag, "--hostname-override", NewMachine, "a node keeps the name under which it joined"),
     (Subject::Flag, "--node-labels", NewMachine, "the kubelet sets labels only when it registers"),
@@ -89,6 +125,11 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Flag, "--kubeconfig", NewMachine, "the kubelet would look for its credentials elsewhere and join anew"),
     (Subject::Flag, "--cert-dir", NewMachine, "the kubelet would look for its certificate elsewhere and join anew"),
     (Subject::Flag, "--cgroup-driver", NewMachine, "running pods cannot move to other control groups"),
+    (Subject::Flag, "--cgroup-root", NewMachine, "running pods cannot move to other control groups"),
+    (Subject::Flag, "--pod-cidr", NewMachine, "running pods keep their addresses"),
+    (Subject::Flag, "--cpu-manager-policy", NewMachine, "the kubelet refuses to start with the state of another policy"),
+    (Subject::Flag, "--memory-manager-policy", NewMachine, "the kubelet refuses to start with the state of another policy"),
+    (Subject::Flag, "--container-runtime", NewMachine, "the kubelet would lose sight of the pods that run"),
     (Subject::Flag, "--container-runtime-endpoint", NewMachine, "the kubelet would lose sight of the pods that run"),
     (Subject::Flag, "", RestartKubelet, "the kubelet reads its flags when it starts"),
     (Subject::Gate, "NODESTRAP_CLUSTER", NewMachine, "a node cannot move from one cluster to another"),
@@ -107,52 +148,60 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::KubeletConfig, "", RestartKubelet, "the kubelet reads its configuration when it starts"),
     (Subject::KubeletUnit, "", RestartKubelet, "it is how the kubelet is started"),
     (Subject::BootstrapCredentials, "", None, "only a machine that has not joined reads it"),
-    (Subject::StaticPod, "", None, "the kubelet watches this folder"),
+    (Subject::KubeletEnvironment, "", RestartKubelet, "it is how the kubelet is started"),
+    (Subject::KubeletSnap, "", RestartKubelet, "it is how the kubelet is started"),
+    (Subject::OwnKubeconfig, "", RestartKubelet, "the kubelet reads its kubeconfig when it starts"),
     (Subject::KubernetesFile, "", RestartKubelet, "the kubelet reads it when it starts"),
+    (Subject::StaticPod, "", None, "the kubelet watches this folder and starts the pod anew"),
+    (Subject::Etcd, "*--data-dir", NewMachine, "etcd would start with an empty folder, without its data; or move the data by hand while it is stopped"),
+    (Subject::Etcd, "*--wal-dir", NewMachine, "etcd would start with an empty folder, without its data; or move the data by hand while it is stopped"),
+    (Subject::Etcd, "*--initial-cluster", NewMachine, "a member with data keeps the members that it knows: add and remove them by hand, with etcdctl member"),
+    (Subject::Etcd, "*--initial-cluster-state", NewMachine, "etcd reads it only when it has no data"),
+    (Subject::Etcd, "*--initial-cluster-token", NewMachine, "etcd reads it only when it has no data"),
+    (Subject::Etcd, "*--initial-advertise-peer-urls", NewMachine, "a member with data keeps its address: change it by hand, with etcdctl member update"),
+    (Subject::Etcd, "*--name", NewMachine, "a member keeps the name under which it joined"),
+    (Subject::Etcd, "", None, "the kubelet watches this folder and starts the pod anew"),
+    (Subject::FileOfPods, "", RestartStaticPods, "static pods read it when they start"),
+    (Subject::FileOfNewPods, "", None, "the static pods that read it start anew, with their manifests"),
 
     (Subject::RuntimeConfig, "*SystemdCgroup", NewMachine, "running pods cannot move to other control groups"),
     (Subject::RuntimeConfig, "*snapshotter", NewMachine, "images and containers of the other snapshotter are lost"),
     (Subject::RuntimeConfig, "root", NewMachine, "images and containers lie in the other folder"),
     (Subject::RuntimeConfig, "state", NewMachine, "running containers are known in the other folder only"),
-    (Subject::RuntimeConfig, "", RestartRuntime, "containerd reads its configuration when it starts"),
+    (Subject::RuntimeConfig, "", RestartRuntime, "the container runtime reads its configuration when it starts"),
     (Subject::RegistryHosts, "", None, "containerd reads it for each pull"),
     (Subject::RuntimeUnit, "", RestartRuntime, "it is how the container runtime is started"),
 
+    (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
+    (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
+    (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
+    (Subject::TimeWithdrawn, "", Reboot, "the time client keeps its servers until it starts anew; or restart it by hand"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "nodeName", None, "it is how the pod network finds the node, which has its name already"),
     (Subject::PodNetwork, "kubeconfig", None, "it is how the pod network finds the node, once per boot"),
     (Subject::PodNetwork, "clientCertificate", None, "it is how the pod network finds the node, once per boot"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
     (Subject::Unit, CONTAINERD_UNIT, RestartRuntime, "it is when containerd is started"),
-    (Subject::Unit, "", RestartKubelet, "the kubelet waits for the units of the bundle"),
-    (Subject::OtherUnit, "", RestartKubelet, "the kubelet waits for the units of the bundle"),
+    (Subject::Unit, TRUST_UNIT, RestartRuntime, "the container runtime reads what it makes when it starts"),
+    (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
+    (Subject::BootstrapUnit, "", None, "it counts when the machine boots"),
+    (Subject::HookUnit, "", None, "hooks run whenever a new bundle is applied"),
+    (Subject::OtherUnit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
     (Subject::OtherFile, "", None, "no service that nodestrap knows reads it"),
 ];
 
-/// What a file of a node is for. Where the kubelet's files lie is up to the bundle.
-pub(super) fn subject_of(path: &str, old: &Bundle, new: &Bundle) -> Subject {
-    let either = |test: &dyn Fn(&Bundle) -> bool| test(old) || test(new);
-    if either(&|bundle| kubelet_flag(bundle, "--config") == Some(path)) {
-        return Subject::KubeletConfig;
-    }
-    if either(&|bundle| bundle.join.bootstrap_kubeconfig == path) {
-        return Subject::BootstrapCredentials;
-    }
-    if let Some(rest) = path.strip_prefix("/etc/systemd/system/") {
-        let unit = rest.split('/').next().unwrap_or_default().trim_end_matches(".d");
-        return match unit {
-            _ if either(&|bundle| bundle.join.kubelet_unit == unit) => Subject::KubeletUnit,
-            CONTAINERD_UNIT | "crio.service" | "docker.service" => Subject::RuntimeUnit,
-            _ => Subject::OtherUnit,
-        };
-    }
+/// What a file is for that lies in the same place on every node.
+pub(super) fn subject_of_folder(path: &str) -> Option<Subject> {
     let folders = [
         ("/etc/containerd/certs.d/", Subject::RegistryHosts),
         ("/etc/containerd/", Subject::RuntimeConfig),
         ("/etc/containers/", Subject::RuntimeConfig),
         ("/etc/crio/", Subject::RuntimeConfig),
-        ("/etc/kubernetes/manifests/", Subject::StaticPod),
-        ("/etc/kubernetes/", Subject::KubernetesFile),
+        ("/usr/local/share/ca-certificates/", Subject::Trust),
+        ("/etc/ssl/certs/", Subject::Trust),
+        ("/etc/pki/ca-trust/", Subject::Trust),
+        ("/etc/chrony.conf", Subject::Time),
+        ("/etc/systemd/timesyncd.conf", Subject::Time),
         ("/etc/eksctl/", Subject::KubernetesFile),
         ("/var/lib/kubelet/", Subject::KubernetesFile),
         ("/etc/cni/", Subject::PodNetwork),
@@ -163,12 +212,7 @@ pub(super) fn subject_of(path: &str, old: &Bundle, new: &Bundle) -> Subject {
         ("/etc/kernel/", Subject::Kernel),
         ("/etc/default/grub", Subject::Kernel),
     ];
-    folders.iter().find(|(folder, _)| path.starts_with(folder)).map_or(Subject::OtherFile, |(_, subject)| *subject)
-}
-
-fn kubelet_flag<'a>(bundle: &'a Bundle, flag: &str) -> Option<&'a str> {
-    let arguments = bundle.gate.environment.get(ARGUMENTS_VARIABLE)?;
-    arguments.split_whitespace().find_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='))
+    folders.iter().find(|(folder, _)| path.starts_with(folder)).map(|(_, subject)| *subject)
 }
 
 /// `place` is what people know the subject by: a file, a flag, a field. The rule says how much of the value's path matters.
@@ -178,7 +222,7 @@ pub(super) fn judge(subject: Subject, value: &str, place: &str) -> Reason {
         rule.map_or(("", NewMachine, "nothing is known of it"), |rule| (rule.1, rule.2, rule.3));
     let detail = if pattern.starts_with('*') { value } else { pattern };
     let subject = if detail.is_empty() || value == place { place.to_owned() } else { format!("{place} {detail}") };
-    Reason { consequence, subject, why }
+    Reason { consequence, subject, why: why.into() }
 }
 
 fn matches(pattern: &str, value: &str) -> bool {
@@ -186,7 +230,7 @@ fn matches(pattern: &str, value: &str) -> bool {
         Some(end) => value.ends_with(end),
         Option::None => {
             let rest = value.strip_prefix(pattern);
-            pattern.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            pattern.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ' ']))
         }
     }
 }
@@ -195,8 +239,10 @@ impl fmt::Display for Consequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             None => "nothing but the new files",
+            RestartUnits => "a restart of other services",
             RestartKubelet => "a restart of the kubelet",
             RestartRuntime => "a restart of the container runtime and the kubelet",
+            RestartStaticPods => "a restart of static pods",
             Reboot => "a reboot",
             NewMachine => "a new machine",
         })

@@ -11,6 +11,32 @@ use crate::diff::ValueChange;
 /// Most lines of a text that are listed; beyond that the digest says enough.
 const MAX_LINES: usize = 40;
 
+/// What stands at one path of a file.
+#[derive(PartialEq)]
+pub(super) struct Leaf {
+    pub(super) text: String,
+    /// Of a list of plain values, or of a command: these are compared one by one.
+    items: Option<Vec<String>>,
+}
+
+pub(super) type Values = BTreeMap<String, Leaf>;
+
+impl Leaf {
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), items: None }
+    }
+
+    pub(super) fn list(items: &[String]) -> Self {
+        Self { text: items.join(" "), items: Some(items.to_vec()) }
+    }
+
+    /// Taken apart only where it is certain where each word ends.
+    fn command(line: &str) -> Self {
+        let quoted = line.contains(['"', '\'', '\\']);
+        Self { text: line.to_owned(), items: (!quoted).then(|| line.split_whitespace().map(str::to_owned).collect()) }
+    }
+}
+
 /// Keys that are in one of the two, or have another value in the other.
 pub(super) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<ValueChange> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
@@ -20,21 +46,77 @@ pub(super) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, Str
         .collect()
 }
 
+pub(super) fn leaf_changes(old: &Values, new: &Values) -> Vec<ValueChange> {
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    keys.into_iter()
+        .flat_map(|key| {
+            let (old, new) = (old.get(key), new.get(key));
+            let items = |leaf: Option<&Leaf>| leaf.and_then(|leaf| leaf.items.clone());
+            let by_item = match (items(old), items(new)) {
+                (Some(old), Some(new)) if old == new => return Vec::new(),
+                (Some(old), Some(new)) => item_changes(key, old, new),
+                _ if old == new => return Vec::new(),
+                _ => Vec::new(),
+            };
+            if !by_item.is_empty() {
+                return by_item;
+            }
+            // Not a list on both sides, or the same items in another order.
+            let text = |leaf: Option<&Leaf>| leaf.map(|leaf| leaf.text.clone());
+            vec![ValueChange { path: key.clone(), old: text(old), new: text(new) }]
+        })
+        .collect()
+}
+
+/// Items that are in one of the two lists only, wherever they stand; a flag of a command with both its values.
+fn item_changes(path: &str, old: Vec<String>, new: Vec<String>) -> Vec<ValueChange> {
+    let (mut gone, mut added) = (Vec::new(), new);
+    for item in old {
+        match added.iter().position(|other| *other == item) {
+            Some(index) => drop(added.remove(index)),
+            None => gone.push(item),
+        }
+    }
+    if let ([old], [new]) = (gone.as_slice(), added.as_slice())
+        && flag(old).is_none()
+        && flag(new).is_none()
+    {
+        return vec![ValueChange { path: path.to_owned(), old: Some(old.clone()), new: Some(new.clone()) }];
+    }
+    let place = |item: &str| flag(item).map_or_else(|| path.to_owned(), |(name, _)| format!("{path} {name}"));
+    let value = |item: &str| flag(item).map_or(item, |(_, value)| value).to_owned();
+    let mut changes = Vec::new();
+    for item in gone {
+        let same =
+            flag(&item).and_then(|(name, _)| added.iter().position(|other| Some(name) == flag(other).map(|f| f.0)));
+        let new = same.map(|index| value(&added.remove(index)));
+        changes.push(ValueChange { path: place(&item), old: Some(value(&item)), new });
+    }
+    changes.extend(added.iter().map(|item| ValueChange { path: place(item), old: None, new: Some(value(item)) }));
+    changes
+}
+
+/// Its name with the dashes, and its value.
+fn flag(word: &str) -> Option<(&str, &str)> {
+    word.starts_with('-').then(|| word.split_once('='))?
+}
+
 /// What differs between two contents of a file; empty if only the spelling does.
 pub(super) fn file_changes(path: &str, old: &[u8], new: &[u8]) -> Vec<ValueChange> {
     if old == new {
         return Vec::new();
     }
     match (parse(path, old), parse(path, new)) {
-        (Some(old), Some(new)) => changes(&old, &new),
+        (Some(old), Some(new)) => leaf_changes(&old, &new),
         _ => text_changes(old, new),
     }
 }
 
-fn parse(path: &str, content: &[u8]) -> Option<BTreeMap<String, String>> {
+/// `None` where the format is not known, or the content is not well-formed.
+pub(super) fn parse(path: &str, content: &[u8]) -> Option<Values> {
     let text = std::str::from_utf8(content).ok()?;
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let mut values = BTreeMap::new();
+    let mut values = Values::new();
     match extension {
         "yaml" | "yml" | "kubeconfig" => flatten("", &parse_yaml(text)?, &mut values),
         "json" | "conflist" => flatten("", &serde_json::from_str(text).ok()?, &mut values),
@@ -48,12 +130,12 @@ fn parse(path: &str, content: &[u8]) -> Option<BTreeMap<String, String>> {
     Some(values)
 }
 
-fn parse_yaml(text: &str) -> Option<Value> {
+pub(super) fn parse_yaml(text: &str) -> Option<Value> {
     spec::read_yaml(text, MAX_BUNDLE_BYTES)
 }
 
-/// Leaves by path. A list of plain values is one leaf: its items have no names of their own.
-fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
+/// Leaves by path. A list of plain values is one leaf; other items go by their names, or else by their numbers.
+fn flatten(path: &str, value: &Value, values: &mut Values) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (name, field) in fields {
@@ -63,20 +145,33 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
             }
         }
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            let name = |item: &Value| item.get("name").and_then(Value::as_str).map(str::to_owned);
+            let names: BTreeSet<String> = items.iter().filter_map(name).collect();
             for (index, item) in items.iter().enumerate() {
-                flatten(&format!("{path}[{index}]"), item, values);
+                match name(item).filter(|_| names.len() == items.len()) {
+                    Some(name) => {
+                        let before = values.len();
+                        flatten(&format!("{path}[{name}]"), item, values);
+                        // The path says it, unless there is nothing else that has one.
+                        if values.len() > before + 1 {
+                            values.remove(&format!("{path}[{name}].name"));
+                        }
+                    }
+                    None => flatten(&format!("{path}[{index}]"), item, values),
+                }
             }
         }
         leaf => {
-            let text = leaf.as_str().map_or_else(|| crate::json::canonical(leaf), str::to_owned);
-            values.insert(path.to_owned(), text);
+            let plain = |leaf: &Value| leaf.as_str().map_or_else(|| crate::json::canonical(leaf), str::to_owned);
+            let items = leaf.as_array().map(|items| items.iter().map(plain).collect());
+            values.insert(path.to_owned(), Leaf { text: plain(leaf), items });
         }
     }
 }
 
 /// A unit file; a key that stands more than once counts up.
-fn sections(text: &str) -> Option<BTreeMap<String, String>> {
-    let (mut values, mut section) = (BTreeMap::new(), String::new());
+fn sections(text: &str) -> Option<Values> {
+    let (mut values, mut section) = (Values::new(), String::new());
     // A backslash at the end joins lines.
     for line in text.replace("\\\n", " ").lines() {
         let line = line.trim();
@@ -96,19 +191,20 @@ fn sections(text: &str) -> Option<BTreeMap<String, String>> {
             }
             path = format!("{first}[{count}]");
         }
-        values.insert(path, value.trim().to_owned());
+        let (key, value) = (key.trim(), value.trim());
+        values.insert(path, if key.starts_with("Exec") { Leaf::command(value) } else { Leaf::text(value) });
     }
     Some(values)
 }
 
-fn assignments(text: &str) -> Option<BTreeMap<String, String>> {
+fn assignments(text: &str) -> Option<Values> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     lines
         .map(|line| {
             let (name, value) = line.split_once('=')?;
             let value = value.trim();
             let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-            Some((name.trim().to_owned(), value.to_owned()))
+            Some((name.trim().to_owned(), Leaf::text(value)))
         })
         .collect()
 }
@@ -123,10 +219,17 @@ fn text_changes(old: &[u8], new: &[u8]) -> Vec<ValueChange> {
         let only = |these: &[String], those: &[String]| -> Vec<String> {
             these.iter().filter(|line| !those.contains(line)).cloned().collect()
         };
-        let removed = only(&old, &new).into_iter().map(|line| (Some(line), None));
-        let added = only(&new, &old).into_iter().map(|line| (None, Some(line)));
+        let (removed, added) = (only(&old, &new), only(&new, &old));
+        let pairs: Vec<(Option<String>, Option<String>)> = match removed.len() == added.len() {
+            // As many as before: most likely the same ones with other values.
+            true => removed.into_iter().map(Some).zip(added.into_iter().map(Some)).collect(),
+            false => {
+                let removed = removed.into_iter().map(|line| (Some(line), None));
+                removed.chain(added.into_iter().map(|line| (None, Some(line)))).collect()
+            }
+        };
         let changed: Vec<ValueChange> =
-            removed.chain(added).map(|(old, new)| ValueChange { path: "line".to_owned(), old, new }).collect();
+            pairs.into_iter().map(|(old, new)| ValueChange { path: "line".to_owned(), old, new }).collect();
         // None: the lines have another order, or one of them stands there more often.
         if !changed.is_empty() && old.len().max(new.len()) <= MAX_LINES {
             return changed;
@@ -148,7 +251,7 @@ mod tests {
     fn every_known_format_is_compared_by_value() {
         assert_eq!(
             shown("/a.yaml", "a: {b: 1, c: [x, y]}\n", "a: {b: 2, c: [x]}\nd: yes\n"),
-            ["a.b: 1 → 2", r#"a.c: ["x","y"] → ["x"]"#, "d: added yes"]
+            ["a.b: 1 → 2", "a.c: removed y", "d: added yes"]
         );
         assert_eq!(shown("/a.json", r#"{"a":[{"b":null}]}"#, r#"{"a":[{"b":0}]}"#), ["a[0].b: null → 0"]);
         assert_eq!(
@@ -161,16 +264,73 @@ mod tests {
                 "[Unit]\nAfter=a\nAfter=b\n[Service]\n# x\nExecStart=/a \\\n  --b\n",
                 "[Unit]\nAfter=a\nAfter=c\n[Service]\nExecStart=/a\n"
             ),
-            ["Service.ExecStart: /a    --b → /a", "Unit.After[1]: b → c"]
+            ["Service.ExecStart: removed --b", "Unit.After[1]: b → c"]
         );
         assert_eq!(shown("/a.env", "A=\"1\"\nB=2\n", "A=1\nB=3\n"), ["B: 2 → 3"]);
         assert_eq!(shown("/etc/sysctl.d/a.conf", "net.a = 1\n", "net.a=0\n"), ["net.a: 1 → 0"]);
     }
 
     #[test]
+    fn lists_and_commands_are_compared_item_by_item() {
+        let pod = |words: &str| format!("spec: {{containers: [{{name: etcd, command: [{words}]}}]}}\n");
+        let command = "spec.containers[etcd].command";
+        assert_eq!(
+            shown("/a.yaml", &pod("etcd, --a=1, --b=2, --c"), &pod("etcd, --a=1, --b=3, --d=4")),
+            [format!("{command} --b: 2 → 3"), format!("{command}: removed --c"), format!("{command} --d: added 4")]
+        );
+        assert_eq!(shown("/a.yaml", "a: [x, y, z]\n", "a: [x, y2, z]\n"), ["a: y → y2"]);
+        assert_eq!(shown("/a.yaml", "a: [x, x, y]\n", "a: [x, y]\n"), ["a: removed x"]);
+        assert_eq!(shown("/a.yaml", "a: [x, y]\n", "a: [y, x]\n"), [r#"a: ["x","y"] → ["y","x"]"#]);
+        assert_eq!(shown("/a.yaml", "a: [x]\n", "a: x\n"), [r#"a: ["x"] → x"#]);
+        let unit = |line: &str| format!("[Service]\nExecStart={line}\n");
+        assert_eq!(
+            shown("/a.service", &unit("/a --b=1 --c=2"), &unit("/a --b=1 --c=3")),
+            ["Service.ExecStart --c: 2 → 3"]
+        );
+        // Within quotes every blank counts.
+        assert_eq!(
+            shown("/a.service", &unit("/a 'b  c'"), &unit("/a 'b c'")),
+            ["Service.ExecStart: /a 'b  c' → /a 'b c'"]
+        );
+    }
+
+    #[test]
+    fn an_item_with_a_name_goes_by_it() {
+        assert_eq!(
+            shown("/a.yaml", "a: [{name: x, b: 1}, {name: y, b: 2}]\n", "a: [{name: y, b: 3}]\n"),
+            ["a[x].b: removed 1", "a[y].b: 2 → 3"]
+        );
+        assert_eq!(
+            shown("/a.yaml", "a: [{name: x}]\n", "a: [{name: y}]\n"),
+            ["a[x].name: removed x", "a[y].name: added y"]
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_cut_around_what_differs() {
+        let members = |count: u32| -> String {
+            (1..=count)
+                .map(|n| format!("cp-{n}=https://cp-{n}.internal.example.com:2380"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        let [line] = shown("/a.env", &format!("M={}", members(3)), &format!("M={}", members(4))).try_into().unwrap();
+        let (old, new) = line.split_once(" → ").unwrap();
+        assert!(!old.contains("cp-4") && new.contains("cp-4=https://cp-4.internal.example.com:2380"), "{line}");
+        // What can be seen of one is not the same as what can be seen of the other, wherever they part.
+        for index in 0..300 {
+            let mut other = "x".repeat(300);
+            other.replace_range(index..=index, "y");
+            let [line] = shown("/a.env", &format!("M={}", "x".repeat(300)), &format!("M={other}")).try_into().unwrap();
+            let (old, new) = line.strip_prefix("M: ").unwrap().split_once(" → ").unwrap();
+            assert!(old != new && new.contains('y') && line.chars().count() < 220, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_not_known_or_not_well_formed_is_compared_as_text() {
-        assert_eq!(shown("/a.json", "{", "{}"), ["line: removed {", "line: added {}"]);
-        assert_eq!(shown("/etc/motd", "a\nb\n", "a\nc\n"), ["line: removed b", "line: added c"]);
+        assert_eq!(shown("/a.json", "{", "{}"), ["line: { → {}"]);
+        assert_eq!(shown("/etc/motd", "a\nb\n", "a\nc\n"), ["line: b → c"]);
         assert_eq!(shown("/etc/motd", "a\nb\n", "b\na\n").len(), 1, "another order is a change");
         let pem = shown("/a.crt", "-----BEGIN X\nold\n", "-----BEGIN X\nnew\n");
         assert!(pem.len() == 1 && pem[0].starts_with("content: sha256:") && !pem[0].contains("old"), "{pem:?}");
