@@ -29,7 +29,7 @@ impl Besides {
 
     pub(crate) fn of_group(group: &CompleteNodeGroup) -> Self {
         let group = &group.spec;
-        let part = |AdditionalUserData { name, r#type, content }: &AdditionalUserData| {
+        let part = |AdditionalUserData { name, r#type, content, place: _ }: &AdditionalUserData| {
             user_data_part(name.as_str(), &r#type.to_string(), content.0.as_bytes())
         };
         let user_data = group.additional_user_data.value.iter().map(part).collect();
