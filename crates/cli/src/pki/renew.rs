@@ -16,6 +16,8 @@ struct RenewView {
     kept: Vec<String>,
     /// Authorities that end soon; they are not renewed.
     ending_authorities: Vec<String>,
+    /// Files that were left alone because they cannot be read.
+    unreadable: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -33,7 +35,7 @@ pub(crate) fn run(arguments: RenewArguments, screen: &Screen) -> Outcome {
         return Err(anyhow::anyhow!("{shown:?} is not a folder")).or_fail(Code::WrongInput);
     }
     let folder = PkiFolder::open(&arguments.folder)?;
-    let documents = load_folder(&arguments.folder)?;
+    let documents = load_folder(&arguments.folder)?.documents;
     let selection = match (arguments.names.is_empty(), arguments.all) {
         (false, _) => Selection::Named(arguments.names),
         (true, true) => Selection::All,
@@ -47,7 +49,8 @@ pub(crate) fn run(arguments: RenewArguments, screen: &Screen) -> Outcome {
     folder.write(&renewals.backups)?;
     folder.write(&renewals.files)?;
     let view = view(&renewals);
-    screen.result(&view, || text(&renewals, screen))
+    screen.result(&view, || text(&renewals, screen))?;
+    Ok(if renewals.unreadable.is_empty() { Code::Done } else { Code::NeedsPerson })
 }
 
 fn view(renewals: &Renewals) -> RenewView {
@@ -64,6 +67,7 @@ fn view(renewals: &Renewals) -> RenewView {
             .collect(),
         kept: renewals.kept.iter().map(|finding| finding.path.clone()).collect(),
         ending_authorities: renewals.ending_authorities().map(|finding| finding.path.clone()).collect(),
+        unreadable: renewals.unreadable.iter().map(|finding| finding.path.clone()).collect(),
     }
 }
 
@@ -88,6 +92,10 @@ fn text(renewals: &Renewals, screen: &Screen) -> String {
             "{sign} {} ends in {days} days and is not renewed: make a new authority\n",
             finding.path
         ));
+    }
+    for finding in &renewals.unreadable {
+        let (sign, why) = (screen.paint(Paint::Bad, "✗"), finding.fault().unwrap_or_default());
+        text.push_str(&format!("{sign} {} was left alone: {why}\n", finding.path));
     }
     text
 }
