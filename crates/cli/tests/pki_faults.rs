@@ -104,8 +104,7 @@ fn an_expired_authority_renews_nothing_and_what_to_do_is_said() {
 fn create_names_what_has_expired_and_signs_nothing_with_it() {
     let desk = Desk::ended();
     let ran = desk.create(&[]).expect(4);
-    for line in ["✗ pki/ca.crt has expired: make new authorities", "✗ admin.conf has expired: `nodestrap pki renew"]
-    {
+    for line in ["✗ pki/ca.crt has expired", "make new authorities in another folder"] {
         assert!(ran.out.contains(line), "{}", ran.out);
     }
     let json = desk.create(&["-o", "json"]).expect(4).json();
@@ -231,4 +230,58 @@ fn keys_that_everybody_may_read_are_named() {
     }
     let json = desk.run("inspect", &["-o", "json"]).expect(0).json();
     assert_eq!(json["exposed"][0]["file"], "admin.conf");
+}
+
+/// The example of a control plane, with its folder beside it.
+fn control_plane_spec() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("control-plane.yaml");
+    std::fs::copy(example("control-plane.yaml"), &spec).unwrap();
+    let (spec, out) = (spec.display().to_string(), folder.path().join("control-plane").display().to_string());
+    nodestrap(["pki", "create", &spec, "--node=cp-1=10.0.0.10", "--out", &out]).expect(0);
+    nodestrap(["check", &spec]).expect(0);
+    (folder, spec)
+}
+
+#[test]
+fn a_spec_whose_folder_is_damaged_or_of_another_cluster_is_refused() {
+    let (folder, spec) = control_plane_spec();
+    let out = folder.path().join("control-plane");
+    for file in ["pki/ca.key", "pki/apiserver.crt", "pki/etcd/peer.key", "pki/sa.pub", "admin.conf", "super-admin.conf"]
+    {
+        let kept = std::fs::read(out.join(file)).unwrap();
+        std::fs::write(out.join(file), "garbage\n").unwrap();
+        for command in ["check", "complete"] {
+            nodestrap([command, &spec]).expect(2).says(&["control-plane.yaml:9:", file, "nodestrap pki create"]);
+        }
+        std::fs::write(out.join(file), kept).unwrap();
+    }
+    let other = Desk::created();
+    for file in ["pki/apiserver.crt", "pki/apiserver.key"] {
+        std::fs::copy(other.path(file), out.join(file)).unwrap();
+    }
+    nodestrap(["check", &spec]).expect(2).says(&["pki/apiserver.crt was not signed by pki/ca.crt"]);
+    // What the advice says helps.
+    for file in ["pki/apiserver.crt", "pki/apiserver.key"] {
+        std::fs::remove_file(out.join(file)).unwrap();
+    }
+    nodestrap(["pki", "create", &spec, "--node=cp-1=10.0.0.10", "--out", &out.display().to_string()]).expect(0);
+    nodestrap(["check", &spec]).expect(0);
+    let moved = text(&spec).replace("https://10.0.0.10:6443", "https://10.0.0.11:6443");
+    std::fs::write(&spec, moved).unwrap();
+    nodestrap(["check", &spec]).expect(2).says(&["admin.conf is for the API server \"https://10.0.0.10:6443\""]);
+    let again = ["pki", "create", &spec, "--node=cp-1=10.0.0.10", "--out", &out.display().to_string()];
+    nodestrap(again).expect(4).says(&["pki/apiserver.crt lacks 10.0.0.11"]);
+}
+
+#[test]
+fn the_super_administrator_reaches_a_node_only_as_the_first_identity_of_its_kubelet() {
+    let (folder, spec) = control_plane_spec();
+    let files = folder.path().join("files");
+    let out = files.display().to_string();
+    nodestrap(["render", &spec, "--group=control-plane", "--format=folder", "--out", &out]).expect(0);
+    let below = files.join("root/etc/kubernetes");
+    assert!(!below.join("super-admin.conf").exists());
+    let first = text(below.join("bootstrap-kubelet.kubeconfig"));
+    assert_eq!(first, text(folder.path().join("control-plane/super-admin.conf")));
 }

@@ -39,7 +39,7 @@ pub fn check_folder(documents: &[Document], api_server: &str) -> Vec<Fault> {
 /// The reason of a file that cannot be read is a sentence of its own.
 fn as_sentence(finding: &Finding) -> impl Fn(String) -> String {
     let is_unreadable = matches!(finding.what, What::Unreadable { .. });
-    move |fault| if is_unreadable { format!("is of no use: {fault}") } else { fault }
+    move |fault| if is_unreadable { format!("is damaged ({fault})") } else { fault }
 }
 
 /// Empty if the certificate cannot be read, which is a fault of its own.

@@ -106,7 +106,7 @@ pub enum Error {
          (`nodestrap pki create … --out NEW`) and give every machine what is in it"
     )]
     AuthorityExpired { wanted: String, authority: String },
-    #[error("it cannot be read: {why}")]
+    #[error("cannot be read: {why}")]
     ReadFile { why: String },
 
     #[error("the authority that issued {certificate} is not here; bring its .crt and .key back")]

@@ -142,7 +142,7 @@ fn a_file_that_cannot_be_read_is_one_finding_and_is_left_alone() {
     let findings = inspect(&documents, now());
     let faults: Vec<_> =
         findings.iter().filter_map(|finding| finding.fault().map(|why| (&finding.path, why))).collect();
-    assert_eq!(faults, [(&"pki/odd.pem".to_owned(), "it cannot be read: it is not text".to_owned())]);
+    assert_eq!(faults, [(&"pki/odd.pem".to_owned(), "cannot be read: it is not text".to_owned())]);
     let renewals = renewed(&documents, &Selection::All, now()).unwrap();
     assert_eq!((renewals.renewed.len(), renewals.unreadable.len()), (13, 1));
     assert!(matches!(&renewals.unreadable[0].what, What::Unreadable { .. }));

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use pki::{Certificate, Completed, ControlPlane, KeyAlgorithm, PkiFile, SubjectName, complete_control_plane};
 use serde::Serialize;
 
-use crate::documents::{complete_sources, load_sources};
+use crate::documents::{complete_before_pki, load_sources};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::args::CreateArguments;
 use crate::pki::files::{Exposed, PkiFolder, now, validity};
@@ -70,11 +70,12 @@ fn text(view: &CreateView, completed: &Completed, screen: &Screen) -> String {
     let mut text = lines.join("\n") + "\n";
     view.exposed.iter().for_each(|exposed| text.push_str(&exposed.line(screen)));
     for ended in &completed.ended {
-        let advice = match ended.is_authority {
-            true => "make new authorities in another folder, and give every machine what is in it".to_owned(),
-            false => format!("`nodestrap pki renew {}`", view.folder),
-        };
-        text.push_str(&format!("{} {} has expired: {advice}\n", screen.paint(Paint::Bad, "✗"), ended.path));
+        text.push_str(&format!("{} {} has expired\n", screen.paint(Paint::Bad, "✗"), ended.path));
+    }
+    if completed.ended.iter().any(|ended| ended.is_authority) {
+        text.push_str("  make new authorities in another folder (--out), and give every machine what is in it\n");
+    } else if !completed.ended.is_empty() {
+        text.push_str(&format!("  `nodestrap pki renew {}` issues them again\n", view.folder));
     }
     text
 }
@@ -98,7 +99,7 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
                 let file = files.iter().find(|file| path.ends_with(&file.path)).ok_or(reason)?;
                 Ok(file.content.expose().as_bytes().to_vec())
             };
-            let spec = complete_sources(&load_sources(&arguments.files, screen)?, stand_in, screen)?;
+            let spec = complete_before_pki(&load_sources(&arguments.files, screen)?, stand_in, screen)?;
             let networking = spec.cluster.networking;
             let etcd = spec.cluster.etcd;
             let member = |name| SubjectName::Dns(format!("{name}.{}", etcd.domain.value));

@@ -8,6 +8,7 @@ mod group;
 mod kubelet;
 mod lists;
 mod os;
+mod pki_folder;
 mod report;
 
 use serde_json::Value;
@@ -24,7 +25,22 @@ use crate::source::{Sources, Span};
 
 /// Fails only where the user contradicts what nodestrap must decide, or one decision of theirs another.
 pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
-    let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources) };
+    complete_with(spec, PkiCheck::Whole)
+}
+
+/// The same while the files of `pki.folder` are still to be made: whatever is given in their place is not looked at.
+pub fn complete_before_pki(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
+    complete_with(spec, PkiCheck::Later)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PkiCheck {
+    Whole,
+    Later,
+}
+
+fn complete_with(spec: &Spec, pki_check: PkiCheck) -> Result<CompleteSpec, Vec<Mistake>> {
+    let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources), pki_check };
     let documents = &spec.documents;
     let name = &documents.name;
     let cluster = cluster::complete_cluster(&documents.cluster, name, &check);
@@ -68,6 +84,7 @@ fn ours<T: std::str::FromStr>(text: &str) -> T {
 pub(crate) struct Check<'a> {
     sources: &'a Sources,
     drafts: Drafts<'a>,
+    pki_check: PkiCheck,
 }
 
 impl Check<'_> {
