@@ -113,7 +113,7 @@ impl Finding {
     pub(crate) fn misfit(&self) -> Option<String> {
         let key_fault = |key: &KeyFit| match key {
             KeyFit::Differs { key } => Some(format!("is not the certificate of {key}")),
-            KeyFit::Unreadable { key, why } => Some(format!("needs {key}, which is damaged ({why})")),
+            KeyFit::Unreadable { key, why } => Some(format!("has a key that cannot be used, {key}: {why}")),
             KeyFit::Matches | KeyFit::NotHere => None,
         };
         match &self.what {

@@ -1,6 +1,6 @@
 //! `pki renew`: issues certificates that end soon again.
 
-use pki::{KeyChoice, Renewals, Selection, renew};
+use pki::{KeyChoice, Renewals, Selection, State, renew};
 use serde::Serialize;
 
 use crate::outcome::{Code, OrFail, Outcome};
@@ -85,13 +85,14 @@ fn text(renewals: &Renewals, screen: &Screen) -> String {
     if !renewals.renewed.is_empty() {
         text.push_str("  restart the programs that use them\n");
     }
-    for finding in renewals.ending_authorities() {
-        let days = finding.certificate().map_or(0, |found| found.days_left);
+    for (finding, found) in renewals.ending_authorities().filter_map(|finding| Some((finding, finding.certificate()?)))
+    {
         let sign = screen.paint(Paint::Bad, "✗");
-        text.push_str(&format!(
-            "{sign} {} ends in {days} days and is not renewed: make a new authority\n",
-            finding.path
-        ));
+        let end = match found.state {
+            State::Ended => "has expired".to_owned(),
+            _ => format!("ends in {} days", found.days_left),
+        };
+        text.push_str(&format!("{sign} {} {end} and is not renewed: make a new authority\n", finding.path));
     }
     for finding in &renewals.unreadable {
         let (sign, why) = (screen.paint(Paint::Bad, "✗"), finding.fault().unwrap_or_default());
