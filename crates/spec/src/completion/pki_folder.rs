@@ -28,7 +28,7 @@ pub(super) fn check_pki_folder(spec: &ClusterSpec, check: &Check<'_>) {
         Some(&folder.origin),
         format!("in the folder \"{path}\" {}", name_some(&shown, "; ")),
         format!(
-            "move these files away; `nodestrap pki create FILE… --out {}` makes them for this cluster, and keeps the rest",
+            "bring the right files back, or move these away: `nodestrap pki create FILE… --out {}` makes what is missing",
             path.trim_end_matches('/')
         ),
     );
