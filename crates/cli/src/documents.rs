@@ -12,19 +12,25 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 
 /// From files on disk to a spec with every decision made, or all mistakes on standard error.
 pub(crate) fn load_complete(files: &[PathBuf], screen: &Screen) -> Result<CompleteSpec, Failure> {
-    complete_sources(&load_sources(files, screen)?, |_, reason| Err(reason), screen)
+    complete_sources(&load_sources(files, screen)?, screen)
 }
 
-/// The same for text that is at hand already; `stand_in` gives a file that it refers to and that cannot be read, or the
-/// reason back.
-pub(crate) fn complete_sources(
+/// The same for text that is at hand already.
+pub(crate) fn complete_sources(sources: &[Source], screen: &Screen) -> Result<CompleteSpec, Failure> {
+    let resolved = parse(sources).resolve(read_reference);
+    resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
+}
+
+/// The same before the keys are made that it names; `stand_in` gives a file that it refers to and that cannot be read, or
+/// the reason back.
+pub(crate) fn complete_before_pki(
     sources: &[Source],
     stand_in: impl Fn(&Path, String) -> Result<Vec<u8>, String>,
     screen: &Screen,
 ) -> Result<CompleteSpec, Failure> {
     let resolved = parse(sources)
         .resolve(|reference| read_reference(reference).or_else(|reason| stand_in(Path::new(&reference.path), reason)));
-    resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
+    resolved.and_then(|spec| spec::complete_before_pki(&spec)).map_err(|mistakes| report(&mistakes, screen))
 }
 
 pub(crate) fn load_sources(files: &[PathBuf], screen: &Screen) -> Result<Vec<Source>, Failure> {

@@ -102,7 +102,7 @@ fn make_sandbox(keep: Option<&Path>) -> Result<PathBuf, Failure> {
 
 fn render_example(screen: &Screen) -> Result<Bundle, Failure> {
     let source = Source::new("examples/minimal.yaml", SPEC);
-    let complete = documents::complete_sources(&[source], |_, reason| Err(reason), screen)?;
+    let complete = documents::complete_sources(&[source], screen)?;
     render::render_bundle(&complete, "workers").or_fail(Code::WrongInput)
 }
 

@@ -164,8 +164,15 @@ fn is_served(algorithm: &str) {
     }
     // The administrators' group has the rights that the super-administrator gives it, and no others.
     assert!(kubectl("admin.conf", &["get", "nodes"]).is_err());
-    let binding = ["create", "clusterrolebinding", "kubeadm:cluster-admins", "--clusterrole=cluster-admin"];
-    kubectl("super-admin.conf", &[&binding[..], &["--group=kubeadm:cluster-admins"]].concat()).expect("binding");
+    let asks_kubelets = ["auth", "can-i", "get", "nodes/proxy", "--as=kube-apiserver-kubelet-client"];
+    assert!(kubectl("super-admin.conf", &asks_kubelets).is_err());
+    let manifests = island.path("join.yaml");
+    std::fs::write(&manifests, manifests_of_the_guide()).expect("join.yaml");
+    kubectl("super-admin.conf", &["apply", "-f", &manifests]).expect("the manifests of the guide");
+    wait_until("the API server to be let ask kubelets", START_DEADLINE, || {
+        kubectl("super-admin.conf", &asks_kubelets).map(Some)
+    })
+    .expect("kubelet client");
     wait_until("the binding to count", START_DEADLINE, || kubectl("admin.conf", &["get", "nodes"]).map(Some))
         .expect("admin");
     // The service account key signs, and the API server believes what it signed.
@@ -188,6 +195,14 @@ fn is_served(algorithm: &str) {
     assert!(speaks_for_another(&island, &out, Some("front-proxy-client")));
     assert!(!speaks_for_another(&island, &out, None));
     check_etcd(&island, &cache, &out);
+}
+
+/// `join.yaml` as docs/guide/first-cluster.md shows it.
+fn manifests_of_the_guide() -> String {
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/first-cluster.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let (_, manifests) = guide.split_once("```yml\n").expect("a block of manifests");
+    manifests.split("```").next().expect("its end").to_owned()
 }
 
 /// Plain HTTP inside `openssl s_client`: no other client lets us write these headers.

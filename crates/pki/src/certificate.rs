@@ -32,6 +32,8 @@ pub struct Certificate {
     pub is_authority: bool,
     /// `sha256:` and the hash of the public key, as `kubeadm join --discovery-token-ca-cert-hash` takes it.
     pub pin: String,
+    /// Whether further certificates follow in the same text: those between it and an authority.
+    pub(crate) has_chain: bool,
     /// What a new certificate of ours would not carry.
     not_ours: Vec<String>,
     der: Vec<u8>,
@@ -45,9 +47,16 @@ impl Certificate {
         let first = blocks.next().ok_or(Error::NoCertificate)?;
         let mut certificate = Self::from_der(first.content)?;
         if blocks.next().is_some() {
+            certificate.has_chain = true;
             certificate.not_ours.push("more than one certificate in the file".into());
         }
         Ok(certificate)
+    }
+
+    /// Every certificate of a PEM text: while authorities change, the old one and the new one share a file.
+    pub(crate) fn parse_all(pem: &str) -> Result<Vec<Self>, Error> {
+        let blocks = crate::pem::blocks(pem)?.into_iter().filter(|block| block.label == "CERTIFICATE");
+        blocks.map(|block| Self::from_der(block.content)).collect()
     }
 
     fn from_der(der: Vec<u8>) -> Result<Self, Error> {
@@ -94,6 +103,7 @@ impl Certificate {
             serial: HEXLOWER.encode(x509.raw_serial()),
             is_authority: x509.is_ca(),
             pin: format!("sha256:{}", HEXLOWER.encode(pin.as_ref())),
+            has_chain: false,
             not_ours,
             public_info,
             der: der.clone(),
@@ -105,12 +115,17 @@ impl Certificate {
         self.public_info == key.public_info()
     }
 
-    /// Whether the other one's name stands on this certificate as its issuer, whoever signed.
+    /// Whether the other one's name stands on this certificate as its issuer, whoever signed. The same name can be
+    /// encoded in several ways: kubeadm writes another kind of string than we do.
     pub(crate) fn names_as_issuer(&self, authority: &Self) -> bool {
         match (X509Certificate::from_der(&self.der), X509Certificate::from_der(&authority.der)) {
-            (Ok((_, this)), Ok((_, other))) => this.issuer().as_raw() == other.subject().as_raw(),
+            (Ok((_, this)), Ok((_, other))) => name_parts(this.issuer()).eq(name_parts(other.subject())),
             _ => false,
         }
+    }
+
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.der == other.der
     }
 
     /// Whether that authority signed this certificate.
@@ -139,6 +154,10 @@ impl Certificate {
             usages: self.usages.clone(),
             validity,
         })
+    }
+
+    pub(crate) fn has_ended(&self, now: SystemTime) -> bool {
+        self.not_after <= now
     }
 
     /// Whole days that are left at a time; negative once it has ended.
@@ -186,6 +205,11 @@ fn subject(name: &X509Name<'_>, not_ours: &mut Vec<String>) -> (String, Vec<Stri
         not_ours.push("more than one common name".into());
     }
     (common_names.into_iter().next().unwrap_or_default(), organizations)
+}
+
+/// What a name says, however it is encoded.
+fn name_parts<'a>(name: &'a X509Name<'_>) -> impl Iterator<Item = (String, &'a [u8])> {
+    name.iter_attributes().map(|part| (part.attr_type().to_id_string(), part.attr_value().data))
 }
 
 fn first_common_name(name: &X509Name<'_>) -> String {

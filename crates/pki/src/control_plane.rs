@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::SystemTime;
 
-use crate::kubeconfig::embedded;
+use crate::kubeconfig::{Embedded, embedded};
 use crate::{
     Authority, Certificate, Credential, Error, KeyAlgorithm, Kubeconfig, Leaf, LeafRequest, PrivateKey, Secret,
     SubjectName, Usage, Validity,
@@ -22,6 +23,9 @@ pub const SUPER_ADMIN_GROUP: &str = "system:masters";
 /// all it needs (kubeadm 1.36 does so; older ones made it an administrator).
 pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
+const HTTPS_PORT: u16 = 443;
+/// Every cluster is called so by kubeadm, unless it is told otherwise.
+const KUBEADM_CLUSTER: &str = "kubernetes";
 const SECRET_MODE: u32 = 0o600;
 const PUBLIC_MODE: u32 = 0o644;
 
@@ -35,11 +39,15 @@ pub struct ControlPlane {
     /// The first address of each service range: the service `kubernetes`.
     pub service_addresses: Vec<IpAddr>,
     pub cluster_domain: String,
-    /// Further names of the API server.
+    /// Names that lead to the API server alone.
+    pub aliases: Vec<SubjectName>,
+    /// Further names of the API server and of etcd.
     pub extra_names: Vec<SubjectName>,
     pub algorithm: KeyAlgorithm,
     pub authority_validity: Validity,
     pub validity: Validity,
+    /// What has expired by then signs nothing, and is named.
+    pub now: SystemTime,
 }
 
 /// A machine of the control plane.
@@ -75,6 +83,16 @@ pub struct Completed {
     /// completed later.
     pub new: Vec<PkiFile>,
     pub kept: Vec<String>,
+    /// Those of the kept ones that nobody accepts any more.
+    pub ended: Vec<Ended>,
+}
+
+/// A certificate that has expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub path: String,
+    /// An authority cannot be renewed.
+    pub is_authority: bool,
 }
 
 /// One entry of the list that describes a control plane.
@@ -174,7 +192,7 @@ impl ControlPlane {
         names.push(host_of(&self.api_server)?);
         names.extend(self.service_addresses.iter().copied().map(SubjectName::Ip));
         names.extend(self.machine_names());
-        names.extend(self.extra_names.iter().cloned());
+        names.extend(self.aliases.iter().chain(&self.extra_names).cloned());
         Ok(sorted(names))
     }
 
@@ -205,16 +223,34 @@ fn sorted(mut names: Vec<SubjectName>) -> Vec<SubjectName> {
 
 /// The host of `https://HOST[:PORT]`.
 fn host_of(url: &str) -> Result<SubjectName, Error> {
+    endpoint_of(url).map(|(host, _)| host)
+}
+
+/// Host and port of `https://HOST[:PORT]`: two spellings of one address are equal.
+pub(crate) fn endpoint_of(url: &str) -> Result<(SubjectName, u16), Error> {
     let wrong = || Error::ApiServer { url: url.to_owned() };
     let rest = url.strip_prefix("https://").ok_or_else(wrong)?.split('/').next().unwrap_or_default();
-    let host = match rest.strip_prefix('[') {
-        Some(inner) => inner.split(']').next().unwrap_or_default(),
-        None => rest.split(':').next().unwrap_or_default(),
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(inner) => inner.split_once(']').unwrap_or((inner, "")),
+        None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
     };
+    let port = port.strip_prefix(':').map_or(Ok(HTTPS_PORT), |port| port.parse().map_err(|_| wrong()))?;
     match host.parse() {
-        Ok(address) => Ok(SubjectName::Ip(address)),
+        Ok(address) => Ok((SubjectName::Ip(address), port)),
         Err(_) if host.is_empty() => Err(wrong()),
-        Err(_) => Ok(SubjectName::Dns(host.to_owned())),
+        Err(_) => Ok((SubjectName::Dns(host.to_ascii_lowercase()), port)),
+    }
+}
+
+/// Whether a kubeconfig with this server reaches the API server. What runs beside an API server may ask that one, by any
+/// name that its certificate has: so kubeadm writes it.
+pub(crate) fn reaches(path: &str, server: &str, api_server: &str, names: &[SubjectName]) -> bool {
+    let is_local = path.ends_with("controller-manager.conf")
+        || path.ends_with("scheduler.conf")
+        || path.ends_with("/kubelet.conf");
+    match (endpoint_of(server), endpoint_of(api_server)) {
+        (Ok(found), Ok(wanted)) => found == wanted || is_local && names.contains(&found.0),
+        _ => false,
     }
 }
 
@@ -266,10 +302,8 @@ impl Workshop<'_> {
             (Some(key), Some(certificate)) => {
                 self.keep([key_path(stem), certificate_path(stem)]);
                 check_pair(stem, key, certificate)?;
-                signer(
-                    Authority::parse(certificate.expose(), key)
-                        .map_err(|error| error.within(certificate_path(stem)))?,
-                )
+                let authority = Authority::parse(certificate.expose(), key);
+                signer(authority.map_err(|error| error.within(certificate_path(stem)))?)
             }
             (None, Some(pem)) => {
                 self.keep([certificate_path(stem)]);
@@ -277,6 +311,7 @@ impl Workshop<'_> {
                 Signer { certificate_pem: pem.expose().to_owned(), certificate, authority: None }
             }
         };
+        self.note_end(certificate_path(stem), &signer.certificate);
         self.authorities.insert(stem, signer);
         Ok(())
     }
@@ -295,6 +330,7 @@ impl Workshop<'_> {
                 let certificate = read_certificate(&path, certificate)?;
                 self.check_issuer(authority, &path, &certificate)?;
                 check_covers(&path, &certificate, request)?;
+                self.note_end(path.clone(), &certificate);
                 self.keep([key_path(stem), path]);
             }
             (None, Some(_)) => {
@@ -345,8 +381,25 @@ impl Workshop<'_> {
             return Err(Error::KeyMismatch { certificate: path.clone(), key: path });
         }
         self.check_issuer(CLUSTER_AUTHORITY, &path, certificate)?;
+        self.check_target(&path, &inside)?;
+        self.note_end(path.clone(), certificate);
         self.keep([path]);
         Ok(())
+    }
+
+    /// A kubeconfig of another cluster looks whole, and its holder knocks at the wrong door.
+    fn check_target(&self, path: &str, inside: &Embedded) -> Result<(), Error> {
+        let (path, wanted) = (path.to_owned(), self.wanted);
+        let found = inside.server.clone().unwrap_or_default();
+        if !reaches(&path, &found, &wanted.api_server, &wanted.api_server_names()?) {
+            return Err(Error::OtherServer { path, found, wanted: wanted.api_server.clone() });
+        }
+        match &inside.cluster_name {
+            Some(found) if *found != wanted.cluster_name && found != KUBEADM_CLUSTER => {
+                Err(Error::OtherCluster { path, found: found.clone(), wanted: wanted.cluster_name.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn key_or_new(&mut self, stem: &str, found: Option<&Secret>) -> Result<PrivateKey, Error> {
@@ -363,6 +416,7 @@ impl Workshop<'_> {
         let Some(signer) = &self.authorities[authority].authority else {
             return Err(Error::AuthorityKeyMissing { wanted: path.to_owned(), key: key_path(authority) });
         };
+        check_alive(signer.certificate(), &certificate_path(authority), path, self.wanted.now)?;
         signer.issue_for(key, request).map_err(|error| error.within(path))
     }
 
@@ -373,6 +427,12 @@ impl Workshop<'_> {
         Err(Error::NotIssuedBy { certificate: path.to_owned(), authority: certificate_path(authority) })
     }
 
+    fn note_end(&mut self, path: String, certificate: &Certificate) {
+        if certificate.has_ended(self.wanted.now) {
+            self.completed.ended.push(Ended { path, is_authority: certificate.is_authority });
+        }
+    }
+
     fn write_public(&mut self, path: String, content: &str) {
         self.completed.new.push(PkiFile::public(path, content));
     }
@@ -380,6 +440,19 @@ impl Workshop<'_> {
     fn keep<const N: usize>(&mut self, paths: [String; N]) {
         self.completed.kept.extend(paths);
     }
+}
+
+/// What an ended authority signs is dead, whatever dates it has.
+pub(crate) fn check_alive(
+    authority: &Certificate,
+    authority_path: &str,
+    wanted: &str,
+    now: SystemTime,
+) -> Result<(), Error> {
+    if !authority.has_ended(now) {
+        return Ok(());
+    }
+    Err(Error::AuthorityExpired { wanted: wanted.to_owned(), authority: authority_path.to_owned() })
 }
 
 fn signer(authority: Authority) -> Signer {

@@ -9,11 +9,25 @@ use crate::{Certificate, Error, PrivateKey, Secret};
 /// Time enough to plan a renewal.
 pub const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// A file that was read. No `Debug`: it may be a key.
+/// A file of a folder, with its text or why it has none. No `Debug`: it may be a key.
 #[derive(Clone)]
 pub struct Document {
     pub path: String,
-    pub content: Secret,
+    pub content: Result<Secret, String>,
+}
+
+impl Document {
+    pub(crate) fn text(&self) -> Result<&Secret, Error> {
+        self.content.as_ref().map_err(|why| Error::ReadFile { why: why.clone() })
+    }
+
+    pub(crate) fn certificate(&self) -> Result<Certificate, Error> {
+        Certificate::parse(self.text()?.expose())
+    }
+
+    pub(crate) fn key(&self) -> Result<PrivateKey, Error> {
+        PrivateKey::parse(self.text()?)
+    }
 }
 
 /// What one file holds.
@@ -88,9 +102,18 @@ pub enum IssuerFit {
 impl Finding {
     /// What a person must look at, if anything.
     pub fn fault(&self) -> Option<String> {
+        match self.certificate().map(|inspected| inspected.state) {
+            Some(State::Ended) => Some("has expired".into()),
+            Some(State::NotYet) => Some("is not valid yet".into()),
+            _ => self.misfit(),
+        }
+    }
+
+    /// The same, whatever the time.
+    pub(crate) fn misfit(&self) -> Option<String> {
         let key_fault = |key: &KeyFit| match key {
             KeyFit::Differs { key } => Some(format!("is not the certificate of {key}")),
-            KeyFit::Unreadable { key, why } => Some(format!("{key}: {why}")),
+            KeyFit::Unreadable { key, why } => Some(format!("has a key that cannot be used, {key}: {why}")),
             KeyFit::Matches | KeyFit::NotHere => None,
         };
         match &self.what {
@@ -98,10 +121,8 @@ impl Finding {
             What::Other { .. } => None,
             What::PublicKey { key: KeyFit::Differs { key } } => Some(format!("is not the public half of {key}")),
             What::PublicKey { key } => key_fault(key),
-            What::Certificate(inspected) => match (inspected.state, &inspected.issuer) {
-                (State::Ended, _) => Some("has expired".into()),
-                (State::NotYet, _) => Some("is not valid yet".into()),
-                (_, IssuerFit::Forged { authority }) => Some(format!("was not signed by {authority}")),
+            What::Certificate(inspected) => match &inspected.issuer {
+                IssuerFit::Forged { authority } => Some(format!("was not signed by {authority}")),
                 _ => key_fault(&inspected.key),
             },
         }
@@ -127,11 +148,14 @@ pub fn inspect(documents: &[Document], now: SystemTime) -> Vec<Finding> {
     documents.iter().filter(is_shown).map(finding).collect()
 }
 
+/// A file begins with what it is: an authority that follows a leaf only completes its chain.
 pub(crate) fn authorities(documents: &[Document]) -> Vec<(String, Certificate)> {
-    let parsed = documents.iter().filter(|document| !is_kubeconfig(&document.path)).filter_map(|document| {
-        Certificate::parse(document.content.expose()).ok().map(|certificate| (document.path.clone(), certificate))
+    let parsed = documents.iter().filter(|document| !is_kubeconfig(&document.path)).flat_map(|document| {
+        let certificates = document.text().and_then(|text| Certificate::parse_all(text.expose())).unwrap_or_default();
+        let authorities = certificates.into_iter().take_while(|certificate| certificate.is_authority);
+        authorities.map(|certificate| (document.path.clone(), certificate))
     });
-    parsed.filter(|(_, certificate)| certificate.is_authority).collect()
+    parsed.collect()
 }
 
 pub(crate) fn is_kubeconfig(path: &str) -> bool {
@@ -155,8 +179,9 @@ fn look(
 ) -> Result<What, Error> {
     let path = document.path.as_str();
     if is_kubeconfig(path) {
-        let inside = embedded(&document.content)?;
+        let inside = embedded(document.text()?)?;
         let Some(certificate) = inside.certificate else {
+            inside.server.ok_or(Error::ReadKubeconfig)?;
             return Ok(What::Other { why: "a kubeconfig without an embedded certificate" });
         };
         let key = match inside.key {
@@ -164,25 +189,25 @@ fn look(
             None => KeyFit::NotHere,
         };
         let issuer = match issuer_fit(&certificate, authorities) {
-            IssuerFit::NotHere => inside.authority.map_or(IssuerFit::NotHere, |authority| {
-                issuer_fit(&certificate, &[(format!("the authority in {path}"), authority)])
-            }),
+            IssuerFit::NotHere => {
+                let inner = inside.authorities.into_iter().map(|found| (format!("the authority in {path}"), found));
+                issuer_fit(&certificate, &inner.collect::<Vec<_>>())
+            }
             found => found,
         };
         return Ok(What::Certificate(Box::new(judge(certificate, key, issuer, now))));
     }
     if let Some(stem) = path.strip_suffix(".pub") {
+        document.text()?;
         return Ok(What::PublicKey { key: public_key_fit(document, find(documents, &format!("{stem}.key"))) });
     }
-    match Certificate::parse(document.content.expose()) {
+    match document.certificate() {
         Ok(certificate) => {
             let key = certificate_key(&certificate, document, documents);
             let issuer = issuer_fit(&certificate, authorities);
             Ok(What::Certificate(Box::new(judge(certificate, key, issuer, now))))
         }
-        Err(Error::NoCertificate) if PrivateKey::parse(&document.content).is_ok() => {
-            Ok(What::Other { why: "a key without a certificate" })
-        }
+        Err(Error::NoCertificate) if document.key().is_ok() => Ok(What::Other { why: "a key without a certificate" }),
         Err(error) => Err(error),
     }
 }
@@ -200,12 +225,12 @@ fn judge(certificate: Certificate, key: KeyFit, issuer: IssuerFit, now: SystemTi
 
 /// In the file itself (`.pem` of a kubelet), or beside it.
 fn certificate_key(certificate: &Certificate, document: &Document, documents: &[Document]) -> KeyFit {
-    if let Ok(key) = PrivateKey::parse(&document.content) {
+    if let Ok(key) = document.key() {
         return key_fit(certificate, &key, &document.path);
     }
     let beside = document.path.strip_suffix(".crt").and_then(|stem| find(documents, &format!("{stem}.key")));
     let Some(beside) = beside else { return KeyFit::NotHere };
-    match PrivateKey::parse(&beside.content) {
+    match beside.key() {
         Ok(key) => key_fit(certificate, &key, &beside.path),
         Err(error) => KeyFit::Unreadable { key: beside.path.clone(), why: error.to_string() },
     }
@@ -217,8 +242,8 @@ fn key_fit(certificate: &Certificate, key: &PrivateKey, path: &str) -> KeyFit {
 
 fn public_key_fit(public: &Document, key: Option<&Document>) -> KeyFit {
     let Some(key) = key else { return KeyFit::NotHere };
-    match PrivateKey::parse(&key.content) {
-        Ok(pair) if same_public_key(&pair, &public.content) => KeyFit::Matches,
+    match key.key() {
+        Ok(pair) if public.text().is_ok_and(|half| same_public_key(&pair, half)) => KeyFit::Matches,
         Ok(_) => KeyFit::Differs { key: key.path.clone() },
         Err(error) => KeyFit::Unreadable { key: key.path.clone(), why: error.to_string() },
     }

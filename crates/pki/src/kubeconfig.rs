@@ -49,7 +49,9 @@ impl Kubeconfig<'_> {
 pub(crate) struct Embedded {
     pub(crate) certificate: Option<Certificate>,
     pub(crate) key: Option<PrivateKey>,
-    pub(crate) authority: Option<Certificate>,
+    pub(crate) authorities: Vec<Certificate>,
+    pub(crate) server: Option<String>,
+    pub(crate) cluster_name: Option<String>,
 }
 
 /// The current context of a kubeconfig; everything else is somebody else's business.
@@ -57,6 +59,8 @@ struct Current {
     certificate: Option<String>,
     key: Option<String>,
     authority: Option<String>,
+    server: Option<String>,
+    cluster_name: Option<String>,
 }
 
 impl Current {
@@ -78,6 +82,8 @@ impl Current {
             certificate: text(user.as_ref(), "user/client-certificate-data").cloned(),
             key: text(user.as_ref(), "user/client-key-data").cloned(),
             authority: text(cluster.as_ref(), "cluster/certificate-authority-data").cloned(),
+            server: text(cluster.as_ref(), "cluster/server").cloned(),
+            cluster_name: text(cluster.as_ref(), "name").cloned(),
         })
     }
 }
@@ -89,7 +95,9 @@ pub(crate) fn embedded(kubeconfig: &Secret) -> Result<Embedded, Error> {
     Ok(Embedded {
         certificate: certificate?.map(|pem| Certificate::parse(pem.expose())).transpose()?,
         key: key?.map(|pem| PrivateKey::parse(&pem)).transpose()?,
-        authority: authority?.and_then(|pem| Certificate::parse(pem.expose()).ok()),
+        authorities: authority?.and_then(|pem| Certificate::parse_all(pem.expose()).ok()).unwrap_or_default(),
+        server: current.server,
+        cluster_name: current.cluster_name,
     })
 }
 

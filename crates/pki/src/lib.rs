@@ -8,12 +8,14 @@
 //! | module | decides |
 //! |---|---|
 //! | `control_plane` | which files a control plane needs, and which of them are missing |
+//! | `folder` | whether the files of a control plane fit together and to its API server |
 //! | `inspect` | what the files of a folder are, when they end, whether they fit together |
 //! | `renew` | which certificates are made anew |
 
 mod authority;
 mod certificate;
 mod control_plane;
+mod folder;
 mod inspect;
 mod key;
 mod kubeconfig;
@@ -25,9 +27,10 @@ mod secret;
 pub use authority::{Authority, Leaf, LeafRequest, SubjectName, Usage, Validity};
 pub use certificate::Certificate;
 pub use control_plane::{
-    ADMIN_GROUP, Completed, ControlPlane, ControlPlaneNode, KUBELET_CLIENT, PkiFile, SUPER_ADMIN_GROUP,
+    ADMIN_GROUP, Completed, ControlPlane, ControlPlaneNode, Ended, KUBELET_CLIENT, PkiFile, SUPER_ADMIN_GROUP,
     complete_control_plane, control_plane_files,
 };
+pub use folder::{Fault, check_folder};
 pub use inspect::{Document, Finding, Inspected, IssuerFit, KeyFit, SOON, State, What, inspect};
 pub use key::{KeyAlgorithm, PrivateKey};
 pub use kubeconfig::{Credential, Kubeconfig};
@@ -88,8 +91,25 @@ pub enum Error {
     AuthorityKeyMissing { wanted: String, key: String },
     #[error("{path} is here without a certificate and a key inside; move it away")]
     NothingEmbedded { path: String },
+    #[error(
+        "{path} is for the API server {found}, not for {wanted}; \
+         name another folder, or move it away to have it issued again"
+    )]
+    OtherServer { path: String, found: String, wanted: String },
+    #[error(
+        "{path} is for the cluster \"{found}\", not for \"{wanted}\"; \
+         name another folder, or move it away to have it issued again"
+    )]
+    OtherCluster { path: String, found: String, wanted: String },
+    #[error(
+        "{authority} has expired, so nobody would accept {wanted}; make new authorities in another folder \
+         (`nodestrap pki create … --out NEW`) and give every machine what is in it"
+    )]
+    AuthorityExpired { wanted: String, authority: String },
+    #[error("cannot be read: {why}")]
+    ReadFile { why: String },
 
-    #[error("the authority that issued {certificate} is not here")]
+    #[error("the authority that issued {certificate} is not here; bring its .crt and .key back")]
     IssuerMissing { certificate: String },
     #[error("a renewed certificate of '{common_name}' would lack something: {what}")]
     NotOurs { common_name: String, what: String },
@@ -113,6 +133,7 @@ impl Error {
             | Self::KeyMissing { .. }
             | Self::NotIssuedBy { .. }
             | Self::Uncovered { .. }
+            | Self::AuthorityExpired { .. }
             | Self::AuthorityKeyMissing { .. }) => named,
             other => Self::Within { path: path.into(), source: Box::new(other) },
         }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::control_plane::{certificate_path, key_path};
-use crate::inspect::{Document, IssuerFit, KeyFit, State, find, inspect, is_kubeconfig};
+use crate::control_plane::{certificate_path, check_alive, key_path};
+use crate::inspect::{Document, IssuerFit, KeyFit, State, What, find, inspect, is_kubeconfig};
 use crate::kubeconfig::{embedded, replace_embedded};
 use crate::{Authority, Certificate, Error, Finding, Leaf, PkiFile, PrivateKey, Secret, Validity};
 
@@ -34,6 +34,8 @@ pub struct Renewals {
     /// Leaf certificates that were not selected.
     pub kept: Vec<Finding>,
     pub authorities: Vec<Finding>,
+    /// Files that cannot be read: they were left alone, and may hold a certificate that ends.
+    pub unreadable: Vec<Finding>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,13 +55,26 @@ pub fn renew(
 ) -> Result<Renewals, Error> {
     let findings = inspect(documents, now);
     check_names(selection, &findings)?;
-    let mut renewals = Renewals { backups: vec![], files: vec![], renewed: vec![], kept: vec![], authorities: vec![] };
+    let mut renewals = Renewals {
+        backups: vec![],
+        files: vec![],
+        renewed: vec![],
+        kept: vec![],
+        authorities: vec![],
+        unreadable: vec![],
+    };
+    let dates = Dates { validity, now };
     for finding in findings {
-        let Some(inspected) = finding.certificate() else { continue };
+        let Some(inspected) = finding.certificate() else {
+            if matches!(finding.what, What::Unreadable { .. }) && !matches!(selection, Selection::Named(_)) {
+                renewals.unreadable.push(finding);
+            }
+            continue;
+        };
         if inspected.certificate.is_authority {
             renewals.authorities.push(finding);
         } else if is_selected(selection, &finding.path, &inspected.certificate, now) {
-            renew_one(documents, &finding, choice, validity, &mut renewals)?;
+            renew_one(documents, &finding, choice, dates, &mut renewals)?;
         } else {
             renewals.kept.push(finding);
         }
@@ -87,6 +102,9 @@ fn check_names(selection: &Selection, findings: &[Finding]) -> Result<(), Error>
     for name in names {
         let mut called = findings.iter().filter(|finding| is_called(&finding.path, name));
         match called.next().map(|finding| (finding, finding.certificate())) {
+            Some((Finding { path, what: What::Unreadable { why } }, _)) => {
+                return Err(Error::ReadFile { why: why.clone() }.within(path));
+            }
             None | Some((_, None)) => return Err(Error::NothingCalled { name: name.clone() }),
             Some((finding, Some(inspected))) if inspected.certificate.is_authority => {
                 return Err(Error::AuthorityRenewal { path: finding.path.clone() });
@@ -101,14 +119,14 @@ fn renew_one(
     documents: &[Document],
     finding: &Finding,
     choice: KeyChoice,
-    validity: Validity,
+    dates: Dates,
     renewals: &mut Renewals,
 ) -> Result<(), Error> {
     let path = finding.path.as_str();
     let Some(inspected) = finding.certificate() else { return Ok(()) };
     let old = &inspected.certificate;
-    let request = old.request(validity).map_err(|error| error.within(path))?;
-    let authority = authority_of(documents, path, &inspected.issuer)?;
+    let request = old.request(dates.validity).map_err(|error| error.within(path))?;
+    let authority = authority_of(documents, path, &inspected.issuer, dates.now)?;
     let document = find(documents, path).ok_or(Error::NoCertificate)?;
     let present = present_key(documents, document, &inspected.key)?;
     // A switch of keys that was cut short is completed by a certificate for the new key, not by yet another key.
@@ -127,6 +145,12 @@ fn renew_one(
     Ok(())
 }
 
+#[derive(Clone, Copy)]
+struct Dates {
+    validity: Validity,
+    now: SystemTime,
+}
+
 struct Present {
     key: PrivateKey,
     /// The file that holds it: the kubeconfig itself, or a `.key`.
@@ -138,28 +162,29 @@ struct Present {
 fn present_key(documents: &[Document], document: &Document, fit: &KeyFit) -> Result<Present, Error> {
     let path = document.path.as_str();
     if is_kubeconfig(path) {
-        let key = embedded(&document.content)?.key.ok_or_else(|| Error::NothingEmbedded { path: path.to_owned() })?;
+        let content = document.text()?;
+        let key = embedded(content)?.key.ok_or_else(|| Error::NothingEmbedded { path: path.to_owned() })?;
         if *fit != KeyFit::Matches {
             return Err(Error::KeyMismatch { certificate: path.to_owned(), key: path.to_owned() });
         }
-        return Ok(Present { key, path: path.to_owned(), content: document.content.clone(), fits: true });
+        return Ok(Present { key, path: path.to_owned(), content: content.clone(), fits: true });
     }
     let stem = path.strip_suffix(".crt").ok_or_else(|| Error::NotRenewable { path: path.to_owned() })?;
     let key_path = key_path(stem);
     let missing = || Error::KeyMissing { certificate: path.to_owned(), key: key_path.clone() };
     let found = find(documents, &key_path).ok_or_else(missing)?;
-    let key = PrivateKey::parse(&found.content).map_err(|error| error.within(key_path.clone()))?;
+    let key = found.key().map_err(|error| error.within(key_path.clone()))?;
     let fits = *fit == KeyFit::Matches;
     if !fits && !was_cut_short(documents, document, &key_path) {
         return Err(Error::KeyMismatch { certificate: path.to_owned(), key: key_path });
     }
-    Ok(Present { key, path: key_path, content: found.content.clone(), fits })
+    Ok(Present { key, path: key_path, content: found.text()?.clone(), fits })
 }
 
 /// The old key lies beside the new one and the certificate is still the old key's.
 fn was_cut_short(documents: &[Document], certificate: &Document, key_path: &str) -> bool {
-    let old = find(documents, &old_path(key_path)).and_then(|document| PrivateKey::parse(&document.content).ok());
-    match (old, Certificate::parse(certificate.content.expose())) {
+    let old = find(documents, &old_path(key_path)).and_then(|document| document.key().ok());
+    match (old, certificate.certificate()) {
         (Some(old), Ok(certificate)) => certificate.belongs_to(&old),
         _ => false,
     }
@@ -174,7 +199,7 @@ fn back_up(documents: &[Document], present: &Present, renewals: &mut Renewals) -
     let old = old_path(&present.path);
     match find(documents, &old) {
         None => renewals.backups.push(PkiFile::secret(old, present.content.clone())),
-        Some(document) if document.content == present.content => {}
+        Some(document) if document.text().is_ok_and(|content| *content == present.content) => {}
         Some(_) => return Err(Error::OldKeyInTheWay { path: old }),
     }
     Ok(())
@@ -189,7 +214,7 @@ fn write(
 ) -> Result<(), Error> {
     if is_kubeconfig(&document.path) {
         let key = is_new_key.then_some(&leaf.key_pem);
-        let text = replace_embedded(&document.content, &leaf.certificate_pem, key)?;
+        let text = replace_embedded(document.text()?, &leaf.certificate_pem, key)?;
         renewals.files.push(PkiFile::secret(&document.path, text));
         return Ok(());
     }
@@ -200,7 +225,7 @@ fn write(
     Ok(())
 }
 
-fn authority_of(documents: &[Document], path: &str, issuer: &IssuerFit) -> Result<Authority, Error> {
+fn authority_of(documents: &[Document], path: &str, issuer: &IssuerFit, now: SystemTime) -> Result<Authority, Error> {
     let IssuerFit::By { authority } = issuer else {
         return Err(match issuer {
             IssuerFit::Forged { authority } => {
@@ -210,11 +235,17 @@ fn authority_of(documents: &[Document], path: &str, issuer: &IssuerFit) -> Resul
         });
     };
     let stem = authority.strip_suffix(".crt").unwrap_or(authority);
+    // A kubeconfig may carry the certificate of an authority that is not a file here.
+    let missing = || Error::IssuerMissing { certificate: path.to_owned() };
+    let certificate = find(documents, &certificate_path(stem)).ok_or_else(missing)?;
     let key = key_path(stem);
-    let missing = || Error::AuthorityKeyMissing { wanted: path.to_owned(), key: key.clone() };
-    let (certificate, key) = (find(documents, &certificate_path(stem)), find(documents, &key));
-    let (Some(certificate), Some(key)) = (certificate, key) else { return Err(missing()) };
-    Authority::parse(certificate.content.expose(), &key.content).map_err(|error| error.within(authority.clone()))
+    let key_missing = || Error::AuthorityKeyMissing { wanted: path.to_owned(), key: key.clone() };
+    let key = find(documents, &key).ok_or_else(key_missing)?;
+    let key_pem = key.text().map_err(|error| error.within(key.path.clone()))?;
+    let parsed = Authority::parse(certificate.text()?.expose(), key_pem);
+    let parsed = parsed.map_err(|error| error.within(authority.clone()))?;
+    check_alive(parsed.certificate(), authority, path, now)?;
+    Ok(parsed)
 }
 
 impl Renewals {

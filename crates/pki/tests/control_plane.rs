@@ -32,10 +32,12 @@ fn wanted() -> ControlPlane {
         ],
         service_addresses: vec![address("10.96.0.1")],
         cluster_domain: "cluster.local".into(),
+        aliases: vec![SubjectName::Dns("api.internal".into())],
         extra_names: vec![SubjectName::Dns("extra.example.com".into())],
         algorithm: KeyAlgorithm::EcdsaP256,
         authority_validity: validity(3650),
         validity: validity(365),
+        now: now(),
     }
 }
 
@@ -50,7 +52,7 @@ fn all_files() -> Files {
 }
 
 fn documents(files: &Files) -> Vec<Document> {
-    files.iter().map(|(path, content)| Document { path: path.clone(), content: content.clone() }).collect()
+    files.iter().map(|(path, content)| Document { path: path.clone(), content: Ok(content.clone()) }).collect()
 }
 
 fn complete(files: &Files) -> Completed {
@@ -119,6 +121,7 @@ fn the_api_server_is_known_by_all_its_names() {
         "127.0.0.1",
         "::1",
         "api.example.com",
+        "api.internal",
         "cp-1",
         "cp-2",
         "extra.example.com",
@@ -250,11 +253,11 @@ fn no_certificate_outlives_its_authority_and_an_ended_authority_signs_nothing() 
     let mut without = files;
     without.remove("pki/apiserver.crt");
     let mut later = short;
-    later.validity.start = now() + DAY * 20;
+    later.now = now() + DAY * 20;
     let error = complete_control_plane(&later, &without).err().unwrap();
     assert!(
-        matches!(&error, Error::Within { path, source } if path == "pki/apiserver.crt"
-        && matches!(**source, Error::AuthorityEnded { .. })),
+        matches!(&error, Error::AuthorityExpired { wanted, authority }
+            if wanted == "pki/apiserver.crt" && authority == "pki/ca.crt"),
         "{error:?}"
     );
 }

@@ -122,7 +122,10 @@ impl<'a> Identity<'a> {
     fn of(cluster: &'a CompleteCluster, group: &CompleteGroup) -> Result<Self, RenderError> {
         if group.role.value == Role::ControlPlane {
             let files = cluster.pki.folder.as_ref().ok_or(RenderError::NoPki)?.value.files();
-            return files.get("super-admin.conf").map(|file| Self::SuperAdmin(file.expose())).ok_or(RenderError::NoPki);
+            return files
+                .get(static_pods::SUPER_ADMIN)
+                .map(|file| Self::SuperAdmin(file.expose()))
+                .ok_or(RenderError::NoPki);
         }
         match (&cluster.join.bootstrap_token, &cluster.join.exec) {
             (_, Some(exec)) => Ok(Self::Exec(&exec.value)),

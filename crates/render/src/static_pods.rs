@@ -19,6 +19,7 @@ use crate::pod::{Mounts, Pod, Probe, Resources};
 use crate::system::is_red_hat_like;
 
 pub(crate) const KUBERNETES_FOLDER: &str = "/etc/kubernetes";
+pub(crate) const SUPER_ADMIN: &str = "super-admin.conf";
 const MANIFESTS_FOLDER: &str = "/etc/kubernetes/manifests";
 
 type Flags = BTreeMap<String, Setting<String>>;
@@ -51,7 +52,8 @@ pub(crate) fn render_static_pods(cluster: &CompleteCluster, group: &CompleteGrou
     Ok(files)
 }
 
-/// Keys and kubeconfigs are secrets, certificates and the public key are not.
+/// Keys and kubeconfigs are secrets, certificates and the public key are not. Nothing on a node reads `super-admin.conf`: the
+/// kubelet joins with a copy that has another name, and people have theirs.
 pub(crate) fn pki_files(folder: &PkiFolder) -> Vec<File> {
     let file = |(name, content): (&&str, &spec::Secret)| {
         let content = content.expose().as_bytes();
@@ -61,7 +63,7 @@ pub(crate) fn pki_files(folder: &PkiFolder) -> Vec<File> {
             _ => File::secret(format!("{KUBERNETES_FOLDER}/pki/{name}"), content),
         }
     };
-    folder.files().iter().map(file).collect()
+    folder.files().iter().filter(|(name, _)| **name != SUPER_ADMIN).map(file).collect()
 }
 
 fn etcd(etcd: &CompleteEtcd) -> Pod<'_> {

@@ -279,7 +279,7 @@ fn static_pods_do_not_notice_files_that_change() {
         ("/etc/kubernetes/pki/apiserver.crt", RestartStaticPods, "kube-apiserver"),
         ("/etc/kubernetes/pki/etcd/peer.key", RestartStaticPods, "etcd"),
         ("/etc/kubernetes/scheduler.conf", RestartStaticPods, "kube-scheduler"),
-        ("/etc/kubernetes/super-admin.conf", Consequence::None, "super-admin.conf"),
+        ("/etc/kubernetes/admin.conf", RestartStaticPods, "dns-controller"),
         // The kubelet reads it too.
         ("/etc/kubernetes/pki/ca.crt", RestartStaticPods, "a restart of the kubelet"),
     ] {

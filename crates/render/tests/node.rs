@@ -27,7 +27,7 @@ fn complete(cluster: &str, group: &str) -> CompleteSpec {
         path if path.starts_with("pki/") => Ok(format!("canary of {path}\n").into_bytes()),
         path => Err(format!("there is no {path}")),
     });
-    let complete = spec.and_then(|spec| spec::complete(&spec));
+    let complete = spec.and_then(|spec| spec::complete_before_pki(&spec));
     complete.unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)))
 }
 
@@ -309,6 +309,7 @@ fn a_control_plane_has_its_static_pods_and_joins_by_its_own_authority() {
     assert!(!has(&bundle, "/etc/kubernetes/manifests/kube-proxy.yaml"));
     assert!(!has(&bundle, "/etc/kubernetes/manifests/dns-controller.yaml"));
     assert_eq!(text(&bundle, "/etc/kubernetes/bootstrap-kubelet.kubeconfig"), "canary of pki/super-admin.conf\n");
+    assert!(!has(&bundle, "/etc/kubernetes/super-admin.conf"), "nobody on the node reads it");
     assert_eq!(text(&bundle, "/etc/kubernetes/pki/etcd/ca.key"), "canary of pki/pki/etcd/ca.key\n");
     assert_eq!(text(&bundle, "/etc/kubernetes/pki/ca.crt"), include_str!("ca.crt"));
     let moved =

@@ -174,7 +174,7 @@ impl<'a> Drafts<'a> {
     /// The fields of a mapping, to be asked for by name.
     pub(crate) fn fields<'n>(&'n self, node: &'n Node, what: &'static str) -> Option<Fields<'n>> {
         let entries = self.entries(node)?;
-        Some(Fields { drafts: self, what, span: node.span, entries, known: Vec::new() })
+        Some(Fields { drafts: self, what, span: node.span, entries, known: Vec::new(), missing: Vec::new() })
     }
 }
 
@@ -185,6 +185,7 @@ pub(crate) struct Fields<'n> {
     span: Span,
     entries: &'n [Entry],
     known: Vec<&'static str>,
+    missing: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
@@ -199,7 +200,7 @@ impl<'n> Fields<'n> {
 
     /// The fields of a mapping that was left out here.
     pub(crate) fn absent(&self, what: &'static str) -> Fields<'n> {
-        Fields { drafts: self.drafts, what, span: self.span, entries: &[], known: Vec::new() }
+        Fields { drafts: self.drafts, what, span: self.span, entries: &[], known: Vec::new(), missing: Vec::new() }
     }
 
     pub(crate) fn optional<T>(
@@ -217,20 +218,22 @@ impl<'n> Fields<'n> {
         name: &'static str,
         decode: impl FnOnce(&Drafts<'n>, &'n Node) -> Option<T>,
     ) -> Option<Setting<T>> {
-        if !self.entries.iter().any(|entry| entry.key == name) {
-            // A misspelt field is reported as unknown with advice; that it is missing too would be noise.
-            let misspelt = self.entries.iter().any(|entry| {
-                !self.known.contains(&entry.key.as_str()) && nearest(&entry.key, [name].into_iter()).is_some()
-            });
-            if !misspelt {
-                self.drafts.report(first_line(self.span), format!("{} needs the field \"{name}\"", self.what));
-            }
+        if !self.has(name) {
+            self.missing.push(name);
         }
         self.optional(name, decode)
     }
 
     pub(crate) fn finish(self) {
-        for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
+        // Only now every name is known: `kubeApiserver` is no misspelt `apiServer`.
+        let unknown = || self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+        for name in &self.missing {
+            // A misspelt field is reported as unknown with advice; that it is missing too would be noise.
+            if !unknown().any(|entry| nearest(&entry.key, [*name].into_iter()).is_some()) {
+                self.drafts.report(first_line(self.span), format!("{} needs the field \"{name}\"", self.what));
+            }
+        }
+        for entry in unknown() {
             report_unknown_field(self.drafts, entry, self.what, &self.known);
         }
     }

@@ -37,6 +37,7 @@ mod values;
 mod view;
 mod yaml;
 
+pub use crate::pki::{PKI_FILES, PkiFolder};
 pub use catalog::newest_kubernetes;
 pub use complete::{
     CompleteAssets, CompleteCluster, CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl,
@@ -45,7 +46,7 @@ pub use complete::{
     CompletePki, CompleteProxy, CompleteReport, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
     ConfigNode, ConfigTree, DeliveryDefaults, NodestrapDefaults, StoreDefaults,
 };
-pub use completion::complete;
+pub use completion::{complete, complete_before_pki};
 pub use document::{FileReference, Spec};
 pub use explain::{Explanation, NotFound, explain, paths};
 pub use expression::Expression;
@@ -56,7 +57,6 @@ pub use items::{
 };
 pub use mistake::{Colour, Mistake, render_mistakes};
 pub use origin::{Origin, Position, Setting};
-pub use pki::{PKI_FILES, PkiFolder};
 pub use resolve::{Parsed, parse};
 pub use schema::json_schema;
 pub use secret::Secret;

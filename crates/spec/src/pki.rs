@@ -61,6 +61,20 @@ impl PkiFolder {
     pub fn files(&self) -> &BTreeMap<&'static str, Secret> {
         &self.files
     }
+
+    /// As under /etc/kubernetes: kubeconfigs beside the folder of certificates and keys.
+    pub(crate) fn path_of(name: &str) -> String {
+        if name.ends_with(".conf") { name.to_owned() } else { format!("pki/{name}") }
+    }
+}
+
+/// The first few, and how many there are besides.
+pub(crate) fn name_some(all: &[String], between: &str) -> String {
+    let shown = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(between);
+    match all.len().saturating_sub(MOST_NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 impl SpecValue for PkiFolder {
@@ -74,11 +88,7 @@ impl SpecValue for PkiFolder {
         let Origin::User(position) = drafts.user(node.span) else { return None };
         let folder = path.trim_end_matches('/');
         let read = |name: &'static str| {
-            // As under /etc/kubernetes: kubeconfigs beside the folder of certificates and keys.
-            let path = match name.ends_with(".conf") {
-                true => format!("{folder}/{name}"),
-                false => format!("{folder}/pki/{name}"),
-            };
+            let path = format!("{folder}/{}", Self::path_of(name));
             let reference = FileReference { path, position: position.clone(), field: "pki.folder" };
             (name, context.files.content(&reference))
         };
@@ -92,11 +102,9 @@ impl SpecValue for PkiFolder {
             }
         }
         if !problems.is_empty() {
-            let shown = problems.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
-            let more = problems.len().saturating_sub(MOST_NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let shown = name_some(&problems, ", ");
             drafts
-                .report(node.span, format!("the folder \"{path}\" lacks {shown}{more}"))
+                .report(node.span, format!("the folder \"{path}\" lacks {shown}"))
                 .advise("`nodestrap pki create FILE… --out DIR` makes them, and keeps what is there");
         }
         (files.len() == PKI_FILES.len()).then(|| Self { path: path.to_owned(), files })

@@ -10,10 +10,10 @@ use ipnet::IpNet;
 use pki::{Certificate, Completed, ControlPlane, KeyAlgorithm, PkiFile, SubjectName, complete_control_plane};
 use serde::Serialize;
 
-use crate::documents::{complete_sources, load_sources};
+use crate::documents::{complete_before_pki, load_sources};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::args::CreateArguments;
-use crate::pki::files::{PkiFolder, now, validity};
+use crate::pki::files::{Exposed, PkiFolder, now, validity};
 use crate::show::{Paint, Screen};
 
 const AUTHORITY: &str = "pki/ca.crt";
@@ -24,6 +24,10 @@ struct CreateView {
     folder: String,
     written: Vec<String>,
     kept: Vec<String>,
+    /// Those of the kept ones that have expired.
+    expired: Vec<String>,
+    /// Those of the kept ones that are private keys and that everybody may read: a warning, not a fault.
+    exposed: Vec<Exposed>,
     /// What joining nodes compare the authority with.
     authority_pin: Option<String>,
 }
@@ -46,9 +50,12 @@ pub(crate) fn run(arguments: &CreateArguments, screen: &Screen) -> Outcome {
         folder: arguments.out.display().to_string(),
         written: completed.new.iter().map(|file| file.path.clone()).collect(),
         kept: completed.kept.clone(),
+        expired: completed.ended.iter().map(|ended| ended.path.clone()).collect(),
+        exposed: folder.exposed(&completed.kept),
         authority_pin: authority.map(|authority| authority.pin),
     };
-    screen.result(&view, || text(&view, &completed, screen))
+    screen.result(&view, || text(&view, &completed, screen))?;
+    Ok(if completed.ended.is_empty() { Code::Done } else { Code::NeedsPerson })
 }
 
 fn text(view: &CreateView, completed: &Completed, screen: &Screen) -> String {
@@ -60,11 +67,22 @@ fn text(view: &CreateView, completed: &Completed, screen: &Screen) -> String {
     lines.extend(view.written.iter().map(|path| format!("  new   {path}")));
     lines.extend(view.kept.iter().map(|path| format!("  {}  {path}", screen.paint(Paint::Quiet, "kept"))));
     lines.extend(view.authority_pin.iter().map(|pin| format!("  pin of {AUTHORITY}: {pin}")));
-    lines.join("\n") + "\n"
+    let mut text = lines.join("\n") + "\n";
+    view.exposed.iter().for_each(|exposed| text.push_str(&exposed.line(screen)));
+    for ended in &completed.ended {
+        text.push_str(&format!("{} {} has expired\n", screen.paint(Paint::Bad, "✗"), ended.path));
+    }
+    if completed.ended.iter().any(|ended| ended.is_authority) {
+        text.push_str("  make new authorities in another folder (--out), and give every machine what is in it\n");
+    } else if !completed.ended.is_empty() {
+        text.push_str(&format!("  `nodestrap pki renew {}` issues them again\n", view.folder));
+    }
+    text
 }
 
 fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Result<ControlPlane, Failure> {
     let mut extra_names = arguments.names.clone();
+    let mut aliases = Vec::new();
     let (cluster_name, api_server, networks, cluster_domain) = match (&arguments.cluster, &arguments.api_server) {
         (Some(cluster), Some(url)) => (
             cluster.to_string(),
@@ -81,11 +99,15 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
                 let file = files.iter().find(|file| path.ends_with(&file.path)).ok_or(reason)?;
                 Ok(file.content.expose().as_bytes().to_vec())
             };
-            let spec = complete_sources(&load_sources(&arguments.files, screen)?, stand_in, screen)?;
+            let spec = complete_before_pki(&load_sources(&arguments.files, screen)?, stand_in, screen)?;
             let networking = spec.cluster.networking;
             let etcd = spec.cluster.etcd;
             let member = |name| SubjectName::Dns(format!("{name}.{}", etcd.domain.value));
             extra_names.extend(etcd.members.value.iter().map(member));
+            // Pods are annotated with them, and DNS leads there.
+            let api_server = spec.cluster.kube_apiserver;
+            let published = [api_server.internal_name, api_server.external_name];
+            aliases.extend(published.into_iter().flatten().map(|name| SubjectName::Dns(name.value.to_string())));
             (
                 spec.name.value.to_string(),
                 spec.cluster.api_server.value.as_str().to_owned(),
@@ -100,10 +122,12 @@ fn describe(arguments: &CreateArguments, now: SystemTime, screen: &Screen) -> Re
         nodes: arguments.nodes.clone(),
         service_addresses: networks.iter().filter_map(first_address).collect(),
         cluster_domain,
+        aliases,
         extra_names,
         algorithm: arguments.algorithm.into(),
         authority_validity: validity(now, arguments.ca_lifetime),
         validity: validity(now, arguments.lifetime),
+        now,
     })
 }
 
@@ -114,10 +138,12 @@ fn nobodys_files(now: SystemTime) -> Result<Vec<PkiFile>, String> {
         nodes: Vec::new(),
         service_addresses: Vec::new(),
         cluster_domain: "cluster.local".to_owned(),
+        aliases: Vec::new(),
         extra_names: Vec::new(),
         algorithm: KeyAlgorithm::EcdsaP256,
         authority_validity: validity(now, Duration::from_secs(1)),
         validity: validity(now, Duration::from_secs(1)),
+        now,
     };
     complete_control_plane(&nobody, &BTreeMap::new()).map(|made| made.new).map_err(|error| error.to_string())
 }

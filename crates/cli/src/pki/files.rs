@@ -1,5 +1,6 @@
 //! The folder of a control plane's keys and certificates: reads it whole, writes it durably, one program at a time.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -8,9 +9,13 @@ use host::disk::{Disk, LockGuard, RootedDisk};
 use host::files::{self, FileWrite};
 use host::machine::LinuxClock;
 use pki::{Document, PkiFile, Secret, Validity};
+use serde::Serialize;
 
 use crate::outcome::{Code, Failure, OrFail};
+use crate::show::{Paint, Screen};
 
+/// Beside those who own it.
+const EVERYBODY: u32 = 0o007;
 /// There are keys inside.
 const FOLDER_MODE: u32 = 0o700;
 /// A certificate has a few kilobytes.
@@ -19,6 +24,9 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 const DEEPEST: usize = 4;
 const LOCK: &str = ".nodestrap-pki.lock";
 const ENDINGS: [&str; 7] = [".crt", ".key", ".pub", ".pem", ".conf", ".kubeconfig", ".old"];
+/// Whatever is in them: a damaged one must not be taken for the configuration of another program.
+const KUBECONFIGS: [&str; 6] =
+    ["admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf", "kube-proxy.conf", "kubelet.conf"];
 /// Other machines' clocks may be behind; kubeadm allows as much.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 
@@ -57,6 +65,11 @@ impl PkiFolder {
         Ok(text.map(Secret::new))
     }
 
+    /// Which of these are keys for everybody.
+    pub(crate) fn exposed(&self, paths: &[String]) -> Vec<Exposed> {
+        paths.iter().filter_map(|path| exposure(&self.folder.join(path), path)).collect()
+    }
+
     /// In the given order; each file is old or new at any instant, and all are new for ever when this returns.
     pub(crate) fn write(&self, files: &[PkiFile]) -> Result<(), Failure> {
         if files.is_empty() {
@@ -84,18 +97,47 @@ impl PkiFolder {
     }
 }
 
-/// Every file that may matter below a folder, by its path there.
-pub(crate) fn load_folder(folder: &Path) -> Result<Vec<Document>, Failure> {
-    let mut documents = Vec::new();
-    walk(folder, "", DEEPEST, &mut documents)?;
-    documents.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(documents)
+/// What was found below a folder or named on the command line.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    pub(crate) documents: Vec<Document>,
+    pub(crate) exposed: Vec<Exposed>,
 }
 
-fn walk(folder: &Path, prefix: &str, depth: usize, found: &mut Vec<Document>) -> Result<(), Failure> {
+/// A private key that everybody on the machine may read.
+#[derive(Serialize)]
+pub(crate) struct Exposed {
+    pub(crate) file: String,
+    mode: String,
+}
+
+impl Exposed {
+    pub(crate) fn line(&self, screen: &Screen) -> String {
+        let Self { file, mode } = self;
+        let sign = screen.paint(Paint::Bad, "!");
+        format!("{sign} {file} holds a private key and is open to everybody (mode {mode}): chmod 600 {file}\n")
+    }
+}
+
+fn exposure(file: &Path, path: &str) -> Option<Exposed> {
+    let holds_key = [".key", ".key.old", ".conf", ".conf.old", ".kubeconfig"].iter().any(|end| path.ends_with(end));
+    let mode = std::fs::metadata(file).ok()?.permissions().mode() & 0o7777;
+    (holds_key && mode & EVERYBODY != 0).then(|| Exposed { file: path.to_owned(), mode: format!("{mode:04o}") })
+}
+
+/// Every file that may matter below a folder, by its path there.
+pub(crate) fn load_folder(folder: &Path) -> Result<Loaded, Failure> {
+    let mut found = Loaded::default();
     let context = || format!("cannot read {:?}", folder.display().to_string());
-    for entry in std::fs::read_dir(folder).with_context(context).or_fail(Code::WrongInput)? {
-        let entry = entry.with_context(context).or_fail(Code::WrongInput)?;
+    walk(folder, "", DEEPEST, &mut found).with_context(context).or_fail(Code::WrongInput)?;
+    found.documents.sort_by(|one, other| one.path.cmp(&other.path));
+    found.exposed.sort_by(|one, other| one.file.cmp(&other.file));
+    Ok(found)
+}
+
+fn walk(folder: &Path, prefix: &str, depth: usize, found: &mut Loaded) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
         // A name that is no text is none of ours.
         let Ok(name) = entry.file_name().into_string() else { continue };
         if name.starts_with('.') {
@@ -104,21 +146,49 @@ fn walk(folder: &Path, prefix: &str, depth: usize, found: &mut Vec<Document>) ->
         let path = format!("{prefix}{name}");
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_folder && depth > 0 {
-            walk(&entry.path(), &format!("{path}/"), depth - 1, found)?;
-        } else if !is_folder && ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-            let document = load_file(&entry.path(), path)?;
-            // Many programs call their configuration so.
-            if !name.ends_with(".conf") || document.content.expose().contains("current-context") {
-                found.push(document);
+            // One folder that is closed to us must not hide the others.
+            if let Err(error) = walk(&entry.path(), &format!("{path}/"), depth - 1, found) {
+                found.documents.push(Document { path, content: Err(error.to_string()) });
             }
+        } else if !is_folder && ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+            found.add_of_folder(&entry.path(), &name, path);
         }
     }
     Ok(())
 }
 
-pub(crate) fn load_file(file: &Path, path: String) -> Result<Document, Failure> {
-    let bytes = crate::documents::read_limited(file);
-    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not text".to_owned()));
-    let text = text.map_err(|reason| anyhow::anyhow!("cannot read {:?}: {reason}", file.display().to_string()));
-    Ok(Document { path, content: Secret::new(text.or_fail(Code::NeedsPerson)?) })
+impl Loaded {
+    fn add_of_folder(&mut self, file: &Path, name: &str, path: String) {
+        // Reading a pipe would take for ever.
+        let content = match std::fs::metadata(file) {
+            Ok(kind) if !kind.is_file() => Err("it is not a file".to_owned()),
+            Ok(_) => read_text(file),
+            Err(error) => Err(error.to_string()),
+        };
+        // Many programs call their configuration so.
+        let is_kubeconfig = || content.as_ref().is_ok_and(|text| text.expose().contains("current-context"));
+        if name.ends_with(".conf") && !KUBECONFIGS.contains(&name) && !is_kubeconfig() {
+            return;
+        }
+        self.exposed.extend(exposure(file, &path));
+        self.documents.push(Document { path, content });
+    }
+
+    /// A file that somebody named.
+    pub(crate) fn add(&mut self, file: &Path, path: String) {
+        self.exposed.extend(exposure(file, &path));
+        self.documents.push(Document { path, content: read_text(file) });
+    }
+
+    /// Those of a folder, below its name.
+    pub(crate) fn add_below(&mut self, prefix: &str, inside: Self) {
+        let below = |path| format!("{prefix}{path}");
+        self.documents.extend(inside.documents.into_iter().map(|found| Document { path: below(found.path), ..found }));
+        self.exposed.extend(inside.exposed.into_iter().map(|found| Exposed { file: below(found.file), ..found }));
+    }
+}
+
+fn read_text(file: &Path) -> Result<Secret, String> {
+    let bytes = crate::documents::read_limited(file)?;
+    String::from_utf8(bytes).map(Secret::new).map_err(|_| "it is not text, as PEM is".to_owned())
 }

@@ -1,15 +1,14 @@
 //! `pki inspect`: what the certificates of a folder are, and what is wrong with them.
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use engine::Timestamp;
-use pki::{Document, Finding, Inspected, IssuerFit, KeyFit, State, What, inspect};
+use pki::{Finding, Inspected, IssuerFit, KeyFit, State, What, inspect};
 use serde::Serialize;
 
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::args::InspectArguments;
-use crate::pki::files::{load_file, load_folder, now};
+use crate::pki::files::{Exposed, Loaded, load_folder, now};
 use crate::show::{Paint, Screen, table, width};
 
 #[derive(Serialize)]
@@ -18,6 +17,8 @@ struct InspectView {
     certificates: Vec<CertificateView>,
     /// Files without a certificate inside, and what they are.
     others: Vec<OtherView>,
+    /// Private keys that everybody may read: a warning, not a fault.
+    exposed: Vec<Exposed>,
 }
 
 #[derive(Serialize)]
@@ -53,7 +54,8 @@ struct OtherView {
 }
 
 pub(crate) fn run(arguments: &InspectArguments, screen: &Screen) -> Outcome {
-    let findings = inspect(&load(arguments)?, now());
+    let Loaded { documents, exposed } = load(arguments)?;
+    let findings = inspect(&documents, now());
     if findings.is_empty() {
         return Err(anyhow::anyhow!("there is no certificate and no kubeconfig")).or_fail(Code::WrongInput);
     }
@@ -63,37 +65,34 @@ pub(crate) fn run(arguments: &InspectArguments, screen: &Screen) -> Outcome {
             .filter_map(|finding| finding.certificate().map(|found| certificate_view(finding, found)))
             .collect(),
         others: findings.iter().filter_map(other_view).collect(),
+        exposed,
     };
     screen.result(&view, || text(&findings, &view, screen))?;
     Ok(if findings.iter().any(|finding| finding.fault().is_some()) { Code::NeedsPerson } else { Code::Done })
 }
 
-fn load(arguments: &InspectArguments) -> Result<Vec<Document>, Failure> {
-    let mut documents = Vec::new();
+fn load(arguments: &InspectArguments) -> Result<Loaded, Failure> {
+    let mut loaded = Loaded::default();
     for path in &arguments.paths {
         let shown = path.display().to_string();
         if path.is_dir() {
             let inside = load_folder(path)?;
             // One folder needs no name in every line.
             let prefix = if arguments.paths.len() == 1 { String::new() } else { shown + "/" };
-            documents.extend(
-                inside
-                    .into_iter()
-                    .map(|document| Document { path: format!("{prefix}{}", document.path), content: document.content }),
-            );
+            loaded.add_below(&prefix, inside);
             continue;
         }
-        documents.push(load_file(path, shown.clone())?);
+        loaded.add(path, shown.clone());
         let key = path.with_extension("key");
         let is_named = arguments.paths.contains(&key);
         if let Some(stem) = shown.strip_suffix(".crt")
             && key.is_file()
             && !is_named
         {
-            documents.push(load_file(Path::new(&key), format!("{stem}.key"))?);
+            loaded.add(&key, format!("{stem}.key"));
         }
     }
-    Ok(documents)
+    Ok(loaded)
 }
 
 pub(crate) fn date_of(time: SystemTime) -> String {
@@ -178,6 +177,7 @@ fn text(findings: &[Finding], view: &InspectView, screen: &Screen) -> String {
     for (finding, found) in certificates.iter().filter(|(_, found)| found.certificate.is_authority) {
         text.push_str(&format!("  pin of {}: {}\n", finding.path, found.certificate.pin));
     }
+    view.exposed.iter().for_each(|exposed| text.push_str(&exposed.line(screen)));
     for finding in findings {
         if let Some(fault) = finding.fault() {
             text.push_str(&format!("{} {} {fault}\n", screen.paint(Paint::Bad, "✗"), finding.path));

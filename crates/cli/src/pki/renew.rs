@@ -1,6 +1,6 @@
 //! `pki renew`: issues certificates that end soon again.
 
-use pki::{KeyChoice, Renewals, Selection, renew};
+use pki::{KeyChoice, Renewals, Selection, State, renew};
 use serde::Serialize;
 
 use crate::outcome::{Code, OrFail, Outcome};
@@ -16,6 +16,8 @@ struct RenewView {
     kept: Vec<String>,
     /// Authorities that end soon; they are not renewed.
     ending_authorities: Vec<String>,
+    /// Files that were left alone because they cannot be read.
+    unreadable: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -33,7 +35,7 @@ pub(crate) fn run(arguments: RenewArguments, screen: &Screen) -> Outcome {
         return Err(anyhow::anyhow!("{shown:?} is not a folder")).or_fail(Code::WrongInput);
     }
     let folder = PkiFolder::open(&arguments.folder)?;
-    let documents = load_folder(&arguments.folder)?;
+    let documents = load_folder(&arguments.folder)?.documents;
     let selection = match (arguments.names.is_empty(), arguments.all) {
         (false, _) => Selection::Named(arguments.names),
         (true, true) => Selection::All,
@@ -47,7 +49,8 @@ pub(crate) fn run(arguments: RenewArguments, screen: &Screen) -> Outcome {
     folder.write(&renewals.backups)?;
     folder.write(&renewals.files)?;
     let view = view(&renewals);
-    screen.result(&view, || text(&renewals, screen))
+    screen.result(&view, || text(&renewals, screen))?;
+    Ok(if renewals.unreadable.is_empty() { Code::Done } else { Code::NeedsPerson })
 }
 
 fn view(renewals: &Renewals) -> RenewView {
@@ -64,6 +67,7 @@ fn view(renewals: &Renewals) -> RenewView {
             .collect(),
         kept: renewals.kept.iter().map(|finding| finding.path.clone()).collect(),
         ending_authorities: renewals.ending_authorities().map(|finding| finding.path.clone()).collect(),
+        unreadable: renewals.unreadable.iter().map(|finding| finding.path.clone()).collect(),
     }
 }
 
@@ -81,13 +85,18 @@ fn text(renewals: &Renewals, screen: &Screen) -> String {
     if !renewals.renewed.is_empty() {
         text.push_str("  restart the programs that use them\n");
     }
-    for finding in renewals.ending_authorities() {
-        let days = finding.certificate().map_or(0, |found| found.days_left);
+    for (finding, found) in renewals.ending_authorities().filter_map(|finding| Some((finding, finding.certificate()?)))
+    {
         let sign = screen.paint(Paint::Bad, "✗");
-        text.push_str(&format!(
-            "{sign} {} ends in {days} days and is not renewed: make a new authority\n",
-            finding.path
-        ));
+        let end = match found.state {
+            State::Ended => "has expired".to_owned(),
+            _ => format!("ends in {} days", found.days_left),
+        };
+        text.push_str(&format!("{sign} {} {end} and is not renewed: make a new authority\n", finding.path));
+    }
+    for finding in &renewals.unreadable {
+        let (sign, why) = (screen.paint(Paint::Bad, "✗"), finding.fault().unwrap_or_default());
+        text.push_str(&format!("{sign} {} was left alone: {why}\n", finding.path));
     }
     text
 }

@@ -87,7 +87,7 @@ pub(crate) fn render(cluster: &str, group: &str) -> Bundle {
         let path = if reference.path == "pki/pki/ca.crt" { "../../../examples/ca.crt" } else { &reference.path };
         std::fs::read(folder.join(path)).map_err(|error| format!("{}: {error}", reference.path))
     });
-    let complete = spec.and_then(|spec| spec::complete(&spec));
+    let complete = spec.and_then(|spec| spec::complete_before_pki(&spec));
     let complete =
         complete.unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)));
     render::render_bundle(&complete, "workers").unwrap_or_else(|error| panic!("{error}"))

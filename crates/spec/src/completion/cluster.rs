@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::lists::{self, items};
-use super::{Check, control_plane, default, derived, from, networks, or_default, ours};
+use super::{Check, control_plane, default, derived, from, networks, or_default, ours, pki_folder};
 use crate::catalog;
 use crate::complete::{
     ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
@@ -20,7 +20,7 @@ use crate::origin::Setting;
 use crate::record::{Place, Written};
 use crate::syntax;
 use crate::texts::Line;
-use crate::values::{CertificatePem, ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
+use crate::values::{ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
 
 /// 10.96.0.0/12.
 const SERVICE_NETWORK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 96, 0, 0), 12));
@@ -49,7 +49,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         ),
         file_repositories: or_default(&spec.assets.file_repositories, Vec::new, "files come from their makers"),
     };
-    check_authority(spec, check);
+    pki_folder::check_pki_folder(spec, check);
     check_lists(spec, check);
     let parts = control_plane::Inputs {
         spec,
@@ -178,28 +178,6 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
             "the layout eksctl asks the metadata service of AWS",
             "write provider: aws, or leave out the layout",
         );
-    }
-}
-
-/// A control plane and its nodes believe in one authority.
-fn check_authority(spec: &ClusterSpec, check: &Check<'_>) {
-    let Some(folder) = &spec.pki.folder else { return };
-    let written = folder.value.files().get("ca.crt").map(|text| text.expose().parse::<CertificatePem>());
-    let trusted = &spec.join.certificate_authority;
-    match written {
-        Some(Ok(written)) if trusted.value.as_str().contains(written.as_str()) => {}
-        Some(Err(invalid)) => {
-            let message = format!("pki/ca.crt in \"{}\": {}", folder.value.path(), invalid.message);
-            check.report(Some(&folder.origin), message, invalid.advice.unwrap_or_default());
-        }
-        _ => check.report(
-            Some(&trusted.origin),
-            format!(
-                "this is not the authority of the control plane, which is pki/ca.crt in \"{}\"",
-                folder.value.path()
-            ),
-            format!("write {{file: {}/pki/ca.crt}}", folder.value.path().trim_end_matches('/')),
-        ),
     }
 }
 

@@ -9,6 +9,7 @@ mod kubelet;
 mod lists;
 mod networks;
 mod os;
+mod pki_folder;
 mod report;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,22 @@ use crate::values::Role;
 
 /// Fails only where the user contradicts what nodestrap must decide, or one decision of theirs another.
 pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
-    let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources) };
+    complete_with(spec, PkiCheck::Whole)
+}
+
+/// The same while the files of `pki.folder` are still to be made: whatever is given in their place is not looked at.
+pub fn complete_before_pki(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
+    complete_with(spec, PkiCheck::Later)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PkiCheck {
+    Whole,
+    Later,
+}
+
+fn complete_with(spec: &Spec, pki_check: PkiCheck) -> Result<CompleteSpec, Vec<Mistake>> {
+    let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources), pki_check };
     let documents = &spec.documents;
     let name = &documents.name;
     check_copies(documents, &spec.sources)?;
@@ -50,7 +66,7 @@ pub fn complete(spec: &Spec) -> Result<CompleteSpec, Vec<Mistake>> {
 /// What is wrong beside mistakes that keep a spec from being completed: only what no value depends on that may be one of
 /// those, so that nobody is sent after a mistake which is none.
 pub(crate) fn check_apart<'a>(documents: &Documents, sources: &'a Sources, drafts: Drafts<'a>) -> Drafts<'a> {
-    let check = Check { sources, drafts };
+    let check = Check { sources, drafts, pki_check: PkiCheck::Later };
     let spec = &documents.cluster;
     cluster::check_lists(spec, &check);
     let networking = &spec.networking;
@@ -88,7 +104,7 @@ fn check_copies(documents: &Documents, sources: &Sources) -> Result<(), Vec<Mist
     if length * groups <= MOST {
         return Ok(());
     }
-    let check = Check { sources, drafts: Drafts::new(sources) };
+    let check = Check { sources, drafts: Drafts::new(sources), pki_check: PkiCheck::Later };
     check.report(
         Some(origin),
         format!("{groups} groups with {length} each are more than {MOST}"),
@@ -125,6 +141,7 @@ fn ours<T: std::str::FromStr>(text: &str) -> T {
 pub(crate) struct Check<'a> {
     sources: &'a Sources,
     drafts: Drafts<'a>,
+    pki_check: PkiCheck,
 }
 
 impl Check<'_> {

@@ -43,10 +43,23 @@ pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<M
         "ca.crt" => Ok(authority().into_bytes()),
         "ca.key" => Ok(b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n".to_vec()),
         "token.txt" => Ok(format!("{TOKEN}\n").into_bytes()),
+        // The control plane of the tests of `render`, and the same with damage.
+        path if path.starts_with("control-plane/") => shared_pki(path),
+        "damaged/pki/ca.key" => Ok(b"hunter2\n".to_vec()),
+        "damaged/pki/apiserver.crt" => shared_pki("control-plane/pki/etcd/server.crt"),
+        "damaged/pki/apiserver.key" => shared_pki("control-plane/pki/etcd/server.key"),
+        "damaged/pki/etcd/peer.key" => shared_pki("control-plane/pki/sa.key"),
+        "damaged/admin.conf" => Ok(b"hunter2: [\n".to_vec()),
+        path if path.starts_with("damaged/") => shared_pki(path),
         "bad-token.txt" => Ok(b"ABCDEF.hunter2".to_vec()),
         _ => Err("no such file".to_owned()),
     })?;
     spec::complete(&spec)
+}
+
+fn shared_pki(path: &str) -> Result<Vec<u8>, String> {
+    let below = path.split_once('/').map_or(path, |(_, below)| below);
+    fs::read(folder().join("../../render/tests/pki").join(below)).map_err(|error| error.to_string())
 }
 
 pub(crate) fn expect_complete(text: &str) -> CompleteSpec {
