@@ -54,12 +54,15 @@ fn check_name(drafts: &Drafts<'_>, span: Span, name: &str, target: Target) {
         return;
     }
     if let Some(field) = field_of(name, target.component) {
-        let report = drafts.report(span, format!("the flag --{name} belongs into the kubelet's configuration"));
-        report.advise(match name {
+        let message = match target.component {
+            Component::Kubelet => format!("the flag --{name} belongs into the kubelet's configuration"),
+            _ => format!("{title} ignores the flag --{name} when it has a configuration file, as it has here"),
+        };
+        drafts.report(span, message).advise(match name {
             "register-with-taints" => "write it as taints of the NodeGroup".to_owned(),
             "cluster-dns" => "write it as networking.clusterDNS of the Cluster".to_owned(),
             "cluster-domain" => "write it as networking.clusterDomain of the Cluster".to_owned(),
-            _ => format!("write it as kubelet.config.{field}"),
+            _ => format!("write it as {}.config.{field}", target.component.place()),
         });
         return;
     }
@@ -78,20 +81,21 @@ fn check_value(kind: FlagKind, value: &str) -> Result<(), Invalid> {
     match kind {
         FlagKind::Bool => needed(matches!(value, "true" | "false"), "true or false"),
         FlagKind::Int => needed(value.parse::<i64>().is_ok(), "a whole number"),
+        FlagKind::Int32 => needed(value.parse::<i32>().is_ok(), "a whole number of 32 bits"),
+        FlagKind::Natural => needed(value.parse::<u64>().is_ok(), "a whole number that is not negative"),
         FlagKind::Float => needed(value.parse::<f64>().is_ok_and(f64::is_finite), "a number"),
         FlagKind::Duration => syntax::validate_go_duration(value),
-        FlagKind::Text | FlagKind::List | FlagKind::Map => Ok(()),
+        FlagKind::Address | FlagKind::PortRange | FlagKind::Text | FlagKind::List | FlagKind::Map => Ok(()),
     }
 }
 
-/// The field of the configuration that does what a flag of the kubelet does; most are named alike. Other components are
-/// configured by flags as well as by fields.
+/// The field of the configuration that does what a flag does; most of the kubelet's are named alike.
 fn field_of(flag: &str, component: Component) -> Option<&'static str> {
-    if component != Component::Kubelet {
-        return None;
-    }
     if let Some((_, field)) = component.flag_fields().iter().find(|(name, _)| *name == flag) {
         return Some(field);
+    }
+    if component != Component::Kubelet {
+        return None;
     }
     let joined = flag.replace('-', "");
     component.config()?.iter().map(|field| field.name).find(|name| name.eq_ignore_ascii_case(&joined))
@@ -130,11 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kubelet_has_flags_that_belong_into_its_configuration() {
-        assert_eq!(messages(Component::KubeProxy, 36, "cluster-cidr: 10.0.0.0/8\n"), Vec::<String>::new());
+    fn a_flag_that_the_configuration_says_belongs_there() {
         assert_eq!(
             messages(Component::Kubelet, 36, "max-pods: 5\n"),
             ["the flag --max-pods belongs into the kubelet's configuration"]
+        );
+        assert_eq!(
+            messages(Component::KubeProxy, 36, "proxy-mode: ipvs\nmaster: https://a\nv: 2\n"),
+            ["kube-proxy ignores the flag --proxy-mode when it has a configuration file, as it has here"]
+        );
+        assert_eq!(
+            messages(Component::KubeScheduler, 30, "kube-api-qps: 3\nleader-elect: false\n"),
+            ["kube-scheduler ignores the flag --kube-api-qps when it has a configuration file, as it has here"]
         );
     }
 

@@ -96,12 +96,21 @@ fn each_minor_has_the_fields_of_its_go_types() {
     }
 }
 
-/// What the kubelet's configuration can say is not in its table of flags.
+/// What the configuration says better is not in the table of flags.
 fn is_said_by_configuration(component: Component, flag: &str) -> bool {
     let joined = flag.replace('-', "");
-    component == Component::Kubelet
-        && (component.flag_fields().iter().any(|(name, _)| *name == flag)
-            || component.config().unwrap().iter().any(|field| field.name.eq_ignore_ascii_case(&joined)))
+    component.flag_fields().iter().any(|(name, _)| *name == flag)
+        || component == Component::Kubelet
+            && component.config().unwrap().iter().any(|field| field.name.eq_ignore_ascii_case(&joined))
+}
+
+#[test]
+fn flags_belong_into_the_fields_that_were_recorded() {
+    for component in CONFIGURED {
+        let found: BTreeMap<String, String> =
+            component.flag_fields().iter().map(|(flag, path)| ((*flag).to_owned(), (*path).to_owned())).collect();
+        assert_eq!(found, pairs(&format!("refine/{}-flag-fields.txt", component.name())), "{REGENERATE}");
+    }
 }
 
 fn recorded_flags(component: Component, file: &str) -> Vec<Vec<String>> {

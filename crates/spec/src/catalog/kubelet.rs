@@ -226,8 +226,8 @@ pub(crate) const FLAGS: &[Flag] = &[
     flag("log-text-info-buffer-size", FlagKind::Text).deprecated(),
     flag("log-text-split-stream", FlagKind::Bool).deprecated(),
     flag("machine-id-file", FlagKind::Text).builtin("/etc/machine-id,/var/lib/dbus/machine-id").deprecated(),
-    flag("maximum-dead-containers", FlagKind::Int).builtin("-1").deprecated(),
-    flag("maximum-dead-containers-per-container", FlagKind::Int).builtin("1").deprecated(),
+    flag("maximum-dead-containers", FlagKind::Int32).builtin("-1").deprecated(),
+    flag("maximum-dead-containers-per-container", FlagKind::Int32).builtin("1").deprecated(),
     flag("minimum-container-ttl-duration", FlagKind::Duration).deprecated(),
     flag("node-ip", FlagKind::Text),
     flag("node-labels", FlagKind::Map),
@@ -242,11 +242,11 @@ pub(crate) const FLAGS: &[Flag] = &[
     flag("storage-driver-secure", FlagKind::Bool).deprecated(),
     flag("storage-driver-table", FlagKind::Text).builtin("stats").deprecated(),
     flag("storage-driver-user", FlagKind::Text).builtin("root").deprecated(),
-    flag("v", FlagKind::Int),
+    flag("v", FlagKind::Natural),
     flag("vmodule", FlagKind::Map),
 ];
 
-/// Flags whose field has another name, with that field.
+/// Flags that belong into the configuration, with the field that is not simply named alike.
 pub(crate) const FLAG_FIELDS: &[(&str, &str)] = &[
     ("anonymous-auth", "authentication.anonymous.enabled"),
     ("authentication-token-webhook", "authentication.webhook.enabled"),

@@ -84,11 +84,18 @@ impl Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
     Bool,
+    /// Of 64 bits.
     Int,
+    Int32,
+    /// Not negative.
+    Natural,
     Float,
     Text,
     /// A Go duration.
     Duration,
+    Address,
+    /// `FIRST-LAST` or `FIRST+COUNT`.
+    PortRange,
     /// Separated by commas.
     List,
     /// `key=value`, separated by commas.

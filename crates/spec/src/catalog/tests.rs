@@ -45,7 +45,22 @@ fn names_are_sorted_and_unique() {
     for component in Component::ALL.iter().filter(|component| !component.flags().is_empty()) {
         assert_sorted(component.name(), &component.flags().iter().map(|flag| flag.name).collect::<Vec<_>>());
     }
-    assert_sorted("hints", &Component::Kubelet.flag_fields().iter().map(|(flag, _)| *flag).collect::<Vec<_>>());
+    for component in Component::ALL.iter().filter(|component| !component.flag_fields().is_empty()) {
+        assert_sorted("hints", &component.flag_fields().iter().map(|(flag, _)| *flag).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_fields_that_flags_belong_into_exist() {
+    for component in Component::ALL {
+        for (flag, path) in component.flag_fields() {
+            let mut fields = component.config().unwrap();
+            for name in path.split('.') {
+                let field = fields.iter().find(|field| field.name == name);
+                fields = field.unwrap_or_else(|| panic!("{} --{flag}: {path}", component.name())).below();
+            }
+        }
+    }
 }
 
 fn assert_sane(at: &str, available: Availability, oldest: u32, newest: u32) {
@@ -115,10 +130,10 @@ fn every_builtin_fits_its_field() {
 fn shown_fits(flag: &Flag, shown: &str) -> bool {
     match flag.kind {
         FlagKind::Bool => shown == "true" || shown == "false",
-        FlagKind::Int => shown.parse::<i64>().is_ok(),
+        FlagKind::Int | FlagKind::Int32 | FlagKind::Natural => shown.parse::<i64>().is_ok(),
         FlagKind::Float => shown.parse::<f64>().is_ok(),
         FlagKind::Duration => is_duration(shown),
-        FlagKind::Text | FlagKind::List | FlagKind::Map => !shown.is_empty(),
+        _ => !shown.is_empty(),
     }
 }
 

@@ -62,6 +62,19 @@ fn laid_over(mut flags: FlagMap, user: &FlagMap, inputs: &Inputs<'_>, component:
     flags
 }
 
+/// A file of the user's at another place would take that of nodestrap's, and all that the spec says in it, away.
+fn check_config_flag(ours: &FlagMap, user: &FlagMap, component: Component, check: &Check<'_>) {
+    if let (Some(ours), Some(user)) = (ours.get("config"), user.get("config"))
+        && ours.value != user.value
+    {
+        check.report(
+            Some(&user.origin),
+            "nodestrap sets the flag --config itself",
+            format!("write the configuration as {}.config", component.place()),
+        );
+    }
+}
+
 /// How addresses are written in URLs: a node's own is of the family that services have first.
 struct Family {
     loopback: &'static str,
@@ -212,15 +225,13 @@ pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) ->
 pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeScheduler {
     const KUBECONFIG: &str = "/etc/kubernetes/scheduler.conf";
     let spec = &inputs.spec.kube_scheduler;
-    let mut flags = defaults(&[
+    let flags = defaults(&[
         ("authentication-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
         ("authorization-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
         ("bind-address", "127.0.0.1", "nobody outside needs it"),
         ("config", "/etc/kubernetes/scheduler.yaml", "nodestrap writes kubeScheduler.config to this file"),
     ]);
-    if spec.flags.contains_key("kubeconfig") {
-        flags.remove("config");
-    }
+    check_config_flag(&flags, &spec.flags, Component::KubeScheduler, check);
     let mut tree = ConfigTree::new();
     config::insert(&mut tree, &["clientConnection", "kubeconfig"], default(json!(KUBECONFIG), "its own identity"));
     config::insert(&mut tree, &["leaderElection", "leaderElect"], default(json!(true), "of several one is at work"));
@@ -337,6 +348,7 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
         "hostname-override",
         default("$(NODE_NAME)".to_owned(), "it must know its own node as the kubelet does"),
     );
+    check_config_flag(&flags, &spec.flags, Component::KubeProxy, check);
     CompleteKubeProxy {
         image: component_image(&spec.image, inputs, "kube-proxy"),
         kubeconfig: spec.kubeconfig.clone(),
