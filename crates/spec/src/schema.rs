@@ -45,9 +45,13 @@ fn schema_of(schema: Schema) -> Value {
         Schema::Bool => json!({ "type": "boolean" }),
         Schema::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Schema::Float => json!({ "type": "number" }),
-        Schema::Text => json!({ "type": "string" }),
+        Schema::Number { min, max } if min == f64::MIN_POSITIVE => {
+            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
+        }
+        Schema::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Schema::Text | Schema::Form(_) => json!({ "type": "string" }),
         Schema::Choice(choices) => json!({ "enum": choices }),
-        Schema::Duration => json!({ "type": "string", "examples": ["10s", "1h30m0s"] }),
+        Schema::Duration | Schema::Within { .. } => json!({ "type": "string", "examples": ["10s", "1h30m0s"] }),
         Schema::List(of) => json!({ "type": "array", "items": schema_of(*of) }),
         Schema::Map(of) => json!({ "type": "object", "additionalProperties": schema_of(*of) }),
         Schema::Object(fields) => config_schema(fields),

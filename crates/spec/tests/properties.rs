@@ -89,7 +89,7 @@ fn kubelet_config() -> impl Strategy<Value = Value> {
             set("authentication", anonymous.map(|enabled| json!({"anonymous": {"enabled": enabled}})));
             set("syncFrequency", sync.map(Value::from));
             set("evictionHard", eviction.map(|map| json!(map)));
-            set("tlsCipherSuites", suites.map(|list| json!(list)));
+            set("allowedUnsafeSysctls", suites.map(|list| json!(list)));
             set("memoryThrottlingFactor", factor.map(Value::from));
             Value::Object(config)
         })
@@ -361,6 +361,15 @@ fn windows_line_ends_and_several_files_are_no_trouble() {
     let files = [Source::new("group.yaml", group), Source::new("cluster.yaml", cluster)];
     let complete = complete_sources(&files).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
     assert_eq!(complete.to_yaml(SecretDisplay::Shown), unix);
+}
+
+#[test]
+fn a_group_has_as_many_pods_as_its_kubelet_is_told() {
+    let text = format!("{}spec: {{kubelet: {{config: {{maxPods: 50}}}}}}\n", example("minimal.yaml"));
+    let complete = expect_complete(&text);
+    assert_eq!(complete.to_json(SecretDisplay::Shown)["nodeGroups"]["workers"]["maxPods"], 50);
+    let again = expect_complete(&complete.to_yaml(SecretDisplay::Shown));
+    assert_eq!(again.to_json(SecretDisplay::Shown), complete.to_json(SecretDisplay::Shown));
 }
 
 #[test]

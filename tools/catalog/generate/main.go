@@ -75,7 +75,17 @@ func renderComponent(component string) (string, error) {
 			names = append(names, name)
 		}
 	}
-	fmt.Fprintf(&out, "use super::schema::{%s};\n\n", strings.Join(names, ", "))
+	fmt.Fprintf(&out, "use super::schema::{%s};\n", strings.Join(names, ", "))
+	var values []string
+	for _, name := range []string{"CIPHER_SUITES", "Form", "TLS_VERSION"} {
+		if uses[name] {
+			values = append(values, name)
+		}
+	}
+	if values != nil {
+		fmt.Fprintf(&out, "use super::values::{%s};\n", strings.Join(values, ", "))
+	}
+	out.WriteString("\n")
 	out.WriteString(body.String())
 	return out.String(), nil
 }

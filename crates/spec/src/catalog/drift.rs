@@ -39,9 +39,9 @@ fn kind(schema: Schema) -> String {
     match schema {
         Schema::Bool => "bool".to_owned(),
         Schema::Int { .. } => "int".to_owned(),
-        Schema::Float => "float".to_owned(),
-        Schema::Text | Schema::Choice(_) => "text".to_owned(),
-        Schema::Duration => "duration".to_owned(),
+        Schema::Float | Schema::Number { .. } => "float".to_owned(),
+        Schema::Text | Schema::Choice(_) | Schema::Form(_) => "text".to_owned(),
+        Schema::Duration | Schema::Within { .. } => "duration".to_owned(),
         Schema::List(of) => format!("list {}", kind(*of)),
         Schema::Map(of) => format!("map {}", kind(*of)),
         Schema::Object(_) | Schema::Open(_) => "object".to_owned(),

@@ -2,53 +2,58 @@
 //!
 //! Generated from tools/catalog/facts by tools/catalog/generate: do not edit.
 
-use super::schema::{Field, Flag, FlagKind, INT32, Schema, TEXTS, field, flag};
+use super::schema::{Field, Flag, FlagKind, Schema, field, flag};
+use super::values::Form;
 
 pub(crate) const CONFIGURATION: &[Field] = &[
     field("apiVersion", Schema::Choice(&["kubeproxy.config.k8s.io/v1alpha1"])),
-    field("bindAddress", Schema::Text).builtin(r#""0.0.0.0""#),
+    field("bindAddress", Schema::Form(Form::Address)).builtin(r#""0.0.0.0""#),
     field("bindAddressHardFail", Schema::Bool).builtin("false"),
     field("clientConnection", Schema::Object(CLIENT_CONNECTION)),
-    field("clusterCIDR", Schema::Text),
-    field("configSyncPeriod", Schema::Duration).builtin(r#""15m0s""#),
+    field("clusterCIDR", Schema::Form(Form::Networks)),
+    field("configSyncPeriod", Schema::Within { min: 1, max: i64::MAX }).builtin(r#""15m0s""#),
     field("conntrack", Schema::Object(CONNTRACK)),
     field("detectLocal", Schema::Object(DETECT_LOCAL)),
-    field("detectLocalMode", Schema::Text).builtin(r#""ClusterCIDR""#),
+    field(
+        "detectLocalMode",
+        Schema::Choice(&["", "ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]),
+    )
+    .builtin(r#""ClusterCIDR""#),
     field("enableProfiling", Schema::Bool).builtin("false"),
     field("featureGates", Schema::Map(&Schema::Bool)),
-    field("healthzBindAddress", Schema::Text),
+    field("healthzBindAddress", Schema::Form(Form::AddressPort)),
     field("hostnameOverride", Schema::Text),
     field("iptables", Schema::Object(IPTABLES)),
     field("ipvs", Schema::Object(IPVS)),
     field("kind", Schema::Choice(&["KubeProxyConfiguration"])),
     field("logging", Schema::Object(LOGGING)),
-    field("metricsBindAddress", Schema::Text),
-    field("mode", Schema::Text),
+    field("metricsBindAddress", Schema::Form(Form::AddressPort)),
+    field("mode", Schema::Choice(&["", "iptables", "ipvs", "nftables"])),
     field("nftables", Schema::Object(NFTABLES)),
-    field("nodePortAddresses", TEXTS),
+    field("nodePortAddresses", Schema::List(&Schema::Form(Form::NodeAddresses))),
     field("oomScoreAdj", Schema::Int { min: -1000, max: 1000 }).builtin("-999"),
     field("portRange", Schema::Text),
-    field("showHiddenMetricsForVersion", Schema::Text),
+    field("showHiddenMetricsForVersion", Schema::Form(Form::PreviousMinor)),
     field("windowsRunAsService", Schema::Bool).since(31).builtin("false"),
     field("winkernel", Schema::Object(WINKERNEL)),
 ];
 
 const CLIENT_CONNECTION: &[Field] = &[
     field("acceptContentTypes", Schema::Text),
-    field("burst", INT32).builtin("10"),
+    field("burst", Schema::Int { min: 0, max: i32::MAX as i64 }).builtin("10"),
     field("contentType", Schema::Text).builtin(r#""application/vnd.kubernetes.protobuf""#),
     field("kubeconfig", Schema::Text),
     field("qps", Schema::Float).builtin("5"),
 ];
 
 const CONNTRACK: &[Field] = &[
-    field("maxPerCore", INT32).builtin("32768"),
-    field("min", INT32).builtin("131072"),
+    field("maxPerCore", Schema::Int { min: 0, max: i32::MAX as i64 }).builtin("32768"),
+    field("min", Schema::Int { min: 0, max: i32::MAX as i64 }).builtin("131072"),
     field("tcpBeLiberal", Schema::Bool).builtin("false"),
-    field("tcpCloseWaitTimeout", Schema::Duration).builtin(r#""1h0m0s""#),
-    field("tcpEstablishedTimeout", Schema::Duration).builtin(r#""24h0m0s""#),
-    field("udpStreamTimeout", Schema::Duration).builtin(r#""0s""#),
-    field("udpTimeout", Schema::Duration).builtin(r#""0s""#),
+    field("tcpCloseWaitTimeout", Schema::Within { min: 0, max: i64::MAX }).builtin(r#""1h0m0s""#),
+    field("tcpEstablishedTimeout", Schema::Within { min: 0, max: i64::MAX }).builtin(r#""24h0m0s""#),
+    field("udpStreamTimeout", Schema::Within { min: 0, max: i64::MAX }).builtin(r#""0s""#),
+    field("udpTimeout", Schema::Within { min: 0, max: i64::MAX }).builtin(r#""0s""#),
 ];
 
 const DETECT_LOCAL: &[Field] = &[field("bridgeInterface", Schema::Text), field("interfaceNamePrefix", Schema::Text)];
@@ -62,7 +67,7 @@ const IPTABLES: &[Field] = &[
 ];
 
 const IPVS: &[Field] = &[
-    field("excludeCIDRs", TEXTS),
+    field("excludeCIDRs", Schema::List(&Schema::Form(Form::Network))),
     field("minSyncPeriod", Schema::Duration),
     field("scheduler", Schema::Text),
     field("strictARP", Schema::Bool).builtin("false"),

@@ -13,10 +13,10 @@ pub(crate) const CONFIGURATION: &[Field] = &[
     field("extenders", Schema::List(&Schema::Object(EXTENDERS))),
     field("kind", Schema::Choice(&["KubeSchedulerConfiguration"])),
     field("leaderElection", Schema::Object(LEADER_ELECTION)),
-    field("parallelism", INT32).builtin("16"),
+    field("parallelism", Schema::Int { min: 1, max: i32::MAX as i64 }).builtin("16"),
     field("percentageOfNodesToScore", Schema::Int { min: 0, max: 100 }).builtin("0"),
-    field("podInitialBackoffSeconds", INT64).builtin("1"),
-    field("podMaxBackoffSeconds", INT64).builtin("10"),
+    field("podInitialBackoffSeconds", Schema::Int { min: 1, max: i64::MAX }).builtin("1"),
+    field("podMaxBackoffSeconds", Schema::Int { min: 1, max: i64::MAX }).builtin("10"),
     field("profiles", Schema::List(&Schema::Object(PROFILES))),
 ];
 

@@ -1,5 +1,7 @@
 //! The shape of a configuration document and of a command line, and since when and until when each part exists.
 
+use super::values::Form;
+
 /// What may stand at a place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schema {
@@ -9,11 +11,22 @@ pub(crate) enum Schema {
         max: i64,
     },
     Float,
+    /// A number in this range; `f64::MIN_POSITIVE` as the least means above 0.
+    Number {
+        min: f64,
+        max: f64,
+    },
     Text,
+    Form(Form),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A Go duration, as text.
     Duration,
+    /// A Go duration in this range, in milliseconds.
+    Within {
+        min: i64,
+        max: i64,
+    },
     List(&'static Schema),
     /// Any keys, values of one kind.
     Map(&'static Schema),

@@ -94,9 +94,17 @@ fn fits(value: &Value, schema: Schema) -> bool {
         Schema::Bool => value.is_boolean(),
         Schema::Int { min, max } => value.as_i64().is_some_and(|number| (min..=max).contains(&number)),
         Schema::Float => value.is_number(),
+        Schema::Number { min, max } => value.as_f64().is_some_and(|number| (min..=max).contains(&number)),
         Schema::Text => value.is_string(),
+        Schema::Form(form) => {
+            let target = Target { component: Component::Kubelet, minor: Some(NEWEST) };
+            value.as_str().is_some_and(|text| form.check(text, target).is_ok())
+        }
         Schema::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         Schema::Duration => value.as_str().is_some_and(is_duration),
+        Schema::Within { min, max } => {
+            value.as_str().is_some_and(|text| crate::syntax::validate_duration_within(text, min, max).is_ok())
+        }
         Schema::List(of) => value.as_array().is_some_and(|items| items.iter().all(|item| fits(item, *of))),
         Schema::Map(of) => value.as_object().is_some_and(|entries| entries.values().all(|value| fits(value, *of))),
         Schema::Object(fields) => value.as_object().is_some_and(|entries| {
