@@ -11,7 +11,7 @@ pub(crate) const CONFIGURATION: &[Field] = &[
     field("bindAddressHardFail", Schema::Bool).builtin("false"),
     field("clientConnection", Schema::Object(CLIENT_CONNECTION)),
     field("clusterCIDR", Schema::Form(Form::Networks)),
-    field("configSyncPeriod", Schema::Within { min: 1, max: i64::MAX }).builtin(r#""15m0s""#),
+    field("configSyncPeriod", Schema::Within { min: 0, max: i64::MAX }).builtin(r#""15m0s""#),
     field("conntrack", Schema::Object(CONNTRACK)),
     field("detectLocal", Schema::Object(DETECT_LOCAL)),
     field(
@@ -68,10 +68,10 @@ const IPTABLES: &[Field] = &[
 
 const IPVS: &[Field] = &[
     field("excludeCIDRs", Schema::List(&Schema::Form(Form::Network))),
-    field("minSyncPeriod", Schema::Duration),
+    field("minSyncPeriod", Schema::Duration).builtin(r#""0s""#),
     field("scheduler", Schema::Text),
     field("strictARP", Schema::Bool).builtin("false"),
-    field("syncPeriod", Schema::Duration),
+    field("syncPeriod", Schema::Duration).builtin(r#""30s""#),
     field("tcpFinTimeout", Schema::Duration).builtin(r#""0s""#),
     field("tcpTimeout", Schema::Duration).builtin(r#""0s""#),
     field("udpTimeout", Schema::Duration).builtin(r#""0s""#),
@@ -96,8 +96,8 @@ const LOGGING: &[Field] = &[
 const NFTABLES: &[Field] = &[
     field("masqueradeAll", Schema::Bool).builtin("false"),
     field("masqueradeBit", Schema::Int { min: 0, max: 31 }).builtin("14"),
-    field("minSyncPeriod", Schema::Duration),
-    field("syncPeriod", Schema::Duration),
+    field("minSyncPeriod", Schema::Duration).builtin(r#""1s""#),
+    field("syncPeriod", Schema::Duration).builtin(r#""30s""#),
 ];
 
 const WINKERNEL: &[Field] = &[

@@ -17,7 +17,7 @@ pub(crate) const CONFIGURATION: &[Field] = &[
     field("percentageOfNodesToScore", Schema::Int { min: 0, max: 100 }).builtin("0"),
     field("podInitialBackoffSeconds", Schema::Int { min: 1, max: i64::MAX }).builtin("1"),
     field("podMaxBackoffSeconds", Schema::Int { min: 1, max: i64::MAX }).builtin("10"),
-    field("profiles", Schema::List(&Schema::Object(PROFILES))),
+    field("profiles", Schema::List(&Schema::Object(PROFILES))).builtin(r#"[{"schedulerName":"default-scheduler"}]"#),
 ];
 
 const CLIENT_CONNECTION: &[Field] = &[

@@ -20,7 +20,7 @@ mod values;
 
 pub(crate) use component::{Component, Target};
 pub(crate) use schema::{Field, Flag, FlagKind, Schema};
-pub(crate) use values::{Form, flag_schema};
+pub(crate) use values::{Form, changed_builtin, flag_schema};
 
 use crate::values::{Invalid, KubeVersion};
 

@@ -60,7 +60,8 @@ pub(crate) struct Field {
     pub(crate) schema: Schema,
     /// Within that of the field around it.
     pub(crate) available: Availability,
-    /// JSON of the component's own default, if it is the same in every version and does not depend on other fields.
+    /// JSON of the component's own default, if it is the same in every version and does not depend on other fields;
+    /// see also `changed_builtin`.
     pub(crate) builtin: Option<&'static str>,
 }
 
@@ -120,7 +121,8 @@ pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
     pub(crate) available: Availability,
-    /// As `--help` shows it, if it is the same in every version; `None` also stands for an empty one.
+    /// As `--help` shows it, if it is the same in every version; `None` also stands for an empty one. See also
+    /// `changed_builtin`.
     pub(crate) builtin: Option<&'static str>,
     /// In the newest version that has it.
     pub(crate) deprecated: bool,

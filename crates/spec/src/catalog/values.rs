@@ -103,6 +103,30 @@ pub(crate) fn flag_schema(component: Component, flag: &str) -> Option<Schema> {
     tables.iter().copied().flatten().find(|(name, _)| *name == flag).map(|(_, schema)| *schema)
 }
 
+/// Defaults that are not the same in all minors: of a flag as `--help` shows it, of a field its JSON; and since when.
+const CHANGED: &[(Component, &str, u32, &str)] = &[
+    (Component::KubeApiserver, "audit-log-maxage", 0, "0"),
+    (Component::KubeApiserver, "audit-log-maxage", 36, "366"),
+    (Component::KubeApiserver, "audit-log-maxbackup", 0, "0"),
+    (Component::KubeApiserver, "audit-log-maxbackup", 36, "100"),
+    (Component::KubeApiserver, "audit-log-maxsize", 0, "0"),
+    (Component::KubeApiserver, "audit-log-maxsize", 36, "100"),
+    (Component::KubeControllerManager, "node-monitor-grace-period", 0, "40s"),
+    (Component::KubeControllerManager, "node-monitor-grace-period", 32, "50s"),
+    (Component::Kubelet, "failCgroupV1", 31, "false"),
+    (Component::Kubelet, "failCgroupV1", 35, "true"),
+    (Component::Kubelet, "imagePullCredentialsVerificationPolicy", 35, r#""NeverVerifyPreloadedImages""#),
+    (Component::Kubelet, "maxContainerRestartPeriod", 35, r#""5m0s""#),
+];
+
+/// The default of a flag or field, if its table says none because it changed.
+pub(crate) fn changed_builtin(target: Target, name: &str) -> Option<&'static str> {
+    let (.., builtin) = CHANGED.iter().rfind(|(component, known, since, _)| {
+        *component == target.component && *known == name && target.minor.is_some_and(|minor| minor >= *since)
+    })?;
+    Some(builtin)
+}
+
 const fn choice(words: &'static [&'static str]) -> Schema {
     Schema::Choice(words)
 }
@@ -189,7 +213,6 @@ const ETCD: &[(&str, Schema)] = &[
     ("election-timeout", Schema::Int { min: 1, max: 50_000 }),
     ("heartbeat-interval", Schema::Int { min: 1, max: 10_000 }),
     ("initial-cluster-state", choice(&["new", "existing"])),
-    ("log-level", choice(&["debug", "info", "warn", "error", "panic", "fatal"])),
     ("tls-max-version", ETCD_TLS_VERSION),
     ("tls-min-version", ETCD_TLS_VERSION),
 ];

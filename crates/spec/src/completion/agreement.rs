@@ -36,9 +36,9 @@ impl Fields<'_> {
         self.value(&[name]).and_then(|value| value.as_i64()).unwrap_or(builtin)
     }
 
-    /// In nanoseconds.
-    fn duration(&self, name: &str, builtin: i64) -> i64 {
-        leaf_text(self.tree, &[name]).and_then(|text| syntax::parse_go_duration(text).ok()).unwrap_or(builtin)
+    /// In nanoseconds; all that are asked for are zero by themselves.
+    fn duration(&self, name: &str) -> i64 {
+        leaf_text(self.tree, &[name]).and_then(|text| syntax::parse_go_duration(text).ok()).unwrap_or_default()
     }
 
     fn is_set(&self, name: &str) -> bool {
@@ -75,8 +75,10 @@ pub(super) fn check_kubelet(tree: &ConfigTree, target: Target, check: &Check<'_>
         );
     }
     let (youngest, oldest) = ("imageMinimumGCAge", "imageMaximumGCAge");
-    let age = fields.duration(oldest, 0);
-    if age > 0 && age <= fields.duration(youngest, 120 * SECOND) {
+    let age = fields.duration(oldest);
+    // Zero means the builtin here.
+    let least = Some(fields.duration(youngest)).filter(|least| *least != 0).unwrap_or(120 * SECOND);
+    if age > 0 && age <= least {
         fields.refuse(
             &[oldest, youngest],
             format!("{oldest} must be longer than {youngest}"),
@@ -105,11 +107,11 @@ pub(super) fn check_kubelet(tree: &ConfigTree, target: Target, check: &Check<'_>
 fn check_shutdown(fields: &Fields<'_>) {
     let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
     for name in [all, critical] {
-        if (1..SECOND).contains(&fields.duration(name, 0)) {
+        if (1..SECOND).contains(&fields.duration(name)) {
             fields.refuse(&[name], format!("{name} is shorter than a second"), "write 0s or at least 1s");
         }
     }
-    if fields.duration(critical, 0) > fields.duration(all, 0) {
+    if fields.duration(critical) > fields.duration(all) {
         fields.refuse(
             &[critical, all],
             format!("{critical} is longer than {all}"),
