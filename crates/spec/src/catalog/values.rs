@@ -46,6 +46,9 @@ impl Form {
             Self::CpuSet => (is_cpu_set(text), "a list of processors such as 0-3,8".to_owned()),
             Self::Network => (is_network(text), "a network such as 10.0.0.0/8".to_owned()),
             Self::Networks => (is_one_of_each_family(text), "a network, or one of IPv4 and one of IPv6".to_owned()),
+            Self::NodeAddresses if target.minor.is_some_and(|minor| minor < 31) => {
+                (is_network(text), "before Kubernetes 1.31 a network".to_owned())
+            }
             Self::NodeAddresses => (text == "primary" || is_network(text), "a network or \"primary\"".to_owned()),
             Self::PortRange => (is_port_range(text), "a range of ports such as 30000-32767".to_owned()),
             Self::PreviousMinor => {

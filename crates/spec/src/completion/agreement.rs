@@ -21,7 +21,7 @@ const GATED: &[(&[&str], &str, u32)] = &[
     (&["imagePullCredentialsVerificationPolicy"], "KubeletEnsureSecretPulledImages", 35),
 ];
 
-/// The kubelet's configuration as it will be written.
+/// A configuration as it will be written.
 struct Fields<'a> {
     tree: &'a ConfigTree,
     check: &'a Check<'a>,
@@ -47,6 +47,14 @@ impl Fields<'_> {
 
     fn is(&self, path: &[&str], wanted: bool) -> bool {
         self.value(path) == Some(Value::Bool(wanted))
+    }
+
+    fn need_gate(&self, path: &[&str], gate: &str, since: u32, target: Target) {
+        let on_by_itself = target.minor.is_none_or(|minor| minor >= since);
+        if !on_by_itself && !self.is(&["featureGates", gate], true) {
+            let message = format!("{} needs the feature gate {gate} before Kubernetes 1.{since}", path.join("."));
+            self.refuse(&path[..1], message, &format!("write featureGates: {{{gate}: true}} too, or remove it"));
+        }
     }
 
     /// At the first of these fields that the user wrote.
@@ -95,12 +103,15 @@ pub(super) fn check_kubelet(tree: &ConfigTree, target: Target, check: &Check<'_>
         );
     }
     for (path, gate, since) in GATED {
-        let written = fields.value(path).filter(|value| *value != "100ms");
-        let on_by_itself = target.minor.is_none_or(|minor| minor >= *since);
-        if written.is_some() && !on_by_itself && !fields.is(&["featureGates", gate], true) {
-            let message = format!("{} needs the feature gate {gate} before Kubernetes 1.{since}", path.join("."));
-            fields.refuse(&path[..1], message, &format!("write featureGates: {{{gate}: true}} too, or remove it"));
+        if fields.value(path).is_some_and(|value| value != "100ms") {
+            fields.need_gate(path, gate, *since, target);
         }
+    }
+}
+
+pub(super) fn check_proxy(tree: &ConfigTree, target: Target, check: &Check<'_>) {
+    if leaf_text(tree, &["mode"]) == Some("nftables") {
+        Fields { tree, check }.need_gate(&["mode"], "NFTablesProxyMode", 31, target);
     }
 }
 

@@ -369,10 +369,12 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
         default("$(NODE_NAME)".to_owned(), "it must know its own node as the kubelet does"),
     );
     check_config_flag(&flags, &spec.flags, Component::KubeProxy, check);
+    let config = overlay(tree, &spec.config, check);
+    agreement::check_proxy(&config, release(inputs.version.value).target(Component::KubeProxy), check);
     CompleteKubeProxy {
         image: component_image(&spec.image, inputs, "kube-proxy"),
         kubeconfig: spec.kubeconfig.clone(),
-        config: overlay(tree, &spec.config, check),
+        config,
         flags: laid_over(flags, &spec.flags, inputs, Component::KubeProxy),
     }
 }
