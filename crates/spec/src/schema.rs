@@ -44,11 +44,7 @@ fn schema_of(schema: Schema) -> Value {
     match schema {
         Schema::Bool => json!({ "type": "boolean" }),
         Schema::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Schema::Float => json!({ "type": "number" }),
-        Schema::Number { min, max } if min == f64::MIN_POSITIVE => {
-            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
-        }
-        Schema::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Schema::Float | Schema::Number { .. } => json!({ "type": "number" }),
         Schema::Text | Schema::Form(_) => json!({ "type": "string" }),
         Schema::Choice(choices) => json!({ "enum": choices }),
         Schema::Duration | Schema::Within { .. } => json!({ "type": "string", "examples": ["10s", "1h30m0s"] }),

@@ -33,32 +33,48 @@ pub(crate) enum Form {
 
 impl Form {
     pub(crate) fn check(self, text: &str, target: Target) -> Result<(), Invalid> {
-        let is_network = |text: &str| text.parse::<IpNet>().is_ok();
-        let (fits, needed) = match self {
-            Self::NotEmpty => (!text.is_empty(), "a text that is not empty".to_owned()),
-            // Everywhere else nothing stands for the program's own choice.
-            _ if text.is_empty() => return Ok(()),
-            Self::Address => (is_address(text), "an IP address".to_owned()),
-            Self::AddressPort => (
-                is_address(text) || text.parse::<SocketAddr>().is_ok_and(|address| address.port() > 0),
-                "ADDRESS:PORT".to_owned(),
-            ),
-            Self::CpuSet => (is_cpu_set(text), "a list of processors such as 0-3,8".to_owned()),
-            Self::Network => (is_network(text), "a network such as 10.0.0.0/8".to_owned()),
-            Self::Networks => (is_one_of_each_family(text), "a network, or one of IPv4 and one of IPv6".to_owned()),
-            Self::NodeAddresses if target.minor.is_some_and(|minor| minor < 31) => {
-                (is_network(text), "before Kubernetes 1.31 a network".to_owned())
-            }
-            Self::NodeAddresses => (text == "primary" || is_network(text), "a network or \"primary\"".to_owned()),
-            Self::PortRange => (is_port_range(text), "a range of ports such as 30000-32767".to_owned()),
-            Self::PreviousMinor => {
-                let Some(minor) = target.minor else { return Ok(()) };
-                let only = format!("1.{}", minor.saturating_sub(1));
-                (text == only, format!("\"{only}\", the minor before this one,"))
-            }
+        // Everywhere else nothing stands for the program's own choice.
+        if text.is_empty() && self != Self::NotEmpty {
+            return Ok(());
+        }
+        let previous = target.minor.map(|minor| format!("1.{}", minor.saturating_sub(1)));
+        let knows_primary = target.minor.is_none_or(|minor| minor >= 31);
+        let fits = match self {
+            Self::NotEmpty => !text.is_empty(),
+            Self::Address => is_address(text),
+            Self::AddressPort => is_address(text) || text.parse::<SocketAddr>().is_ok_and(|address| address.port() > 0),
+            Self::CpuSet => is_cpu_set(text),
+            Self::Network => is_network(text),
+            Self::Networks => is_one_of_each_family(text),
+            Self::NodeAddresses => is_network(text) || text == "primary" && knows_primary,
+            Self::PortRange => is_port_range(text),
+            Self::PreviousMinor => previous.as_deref().is_none_or(|previous| previous == text),
         };
-        if fits { Ok(()) } else { Err(Invalid::new(format!("{needed} is needed here, not \"{text}\""))) }
+        if fits {
+            return Ok(());
+        }
+        let needed = match self {
+            Self::NotEmpty => "a text that is not empty",
+            Self::Address => "an IP address",
+            Self::AddressPort => "ADDRESS:PORT",
+            Self::CpuSet => "a list of processors such as 0-3,8",
+            Self::NodeAddresses if knows_primary => "a network or \"primary\"",
+            Self::NodeAddresses => "before Kubernetes 1.31 a network",
+            Self::Network => "a network such as 10.0.0.0/8",
+            Self::Networks => "a network, or one of IPv4 and one of IPv6",
+            Self::PortRange => "a range of ports such as 30000-32767",
+            Self::PreviousMinor => "the minor before this one",
+        };
+        let invalid = Invalid::new(format!("{needed} is needed here, not \"{text}\""));
+        Err(match previous.filter(|_| self == Self::PreviousMinor) {
+            Some(previous) => invalid.advise(format!("write \"{previous}\"")),
+            None => invalid,
+        })
     }
+}
+
+fn is_network(text: &str) -> bool {
+    text.parse::<IpNet>().is_ok()
 }
 
 fn is_address(text: &str) -> bool {
@@ -74,25 +90,28 @@ fn is_one_of_each_family(text: &str) -> bool {
     }
 }
 
+/// Once in the binary, not at each place: nobody waits for it.
+#[inline(never)]
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok()
+}
+
+/// `FIRST-LAST` or one number.
+fn range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
+}
+
 fn is_cpu_set(text: &str) -> bool {
-    let number = |text: &str| text.parse::<u32>().ok();
-    text.split(',').all(|part| match part.split_once('-') {
-        None => number(part).is_some(),
-        Some((first, last)) => matches!((number(first), number(last)), (Some(first), Some(last)) if first <= last),
-    })
+    text.split(',').all(|part| range(part).is_some())
 }
 
 fn is_port_range(text: &str) -> bool {
-    let number = |text: &str| text.parse::<u16>().ok();
-    if let Some((first, last)) = text.split_once('-') {
-        return matches!((number(first), number(last)), (Some(first), Some(last)) if first <= last);
-    }
-    match text.split_once('+') {
-        Some((first, count)) => {
-            matches!((number(first), number(count)), (Some(first), Some(count)) if first.checked_add(count).is_some())
-        }
-        None => number(text).is_some(),
-    }
+    let last = match text.split_once('+') {
+        Some((first, count)) => number(first).and_then(|first| first.checked_add(number(count)?)),
+        None => range(text).map(|(_, last)| last),
+    };
+    last.is_some_and(|last| last <= u16::MAX.into())
 }
 
 /// The ranges, choices and forms of a component's flags.
@@ -107,7 +126,7 @@ pub(crate) fn flag_schema(component: Component, flag: &str) -> Option<Schema> {
 }
 
 /// Defaults that are not the same in all minors: of a flag as `--help` shows it, of a field its JSON; and since when.
-const CHANGED: &[(Component, &str, u32, &str)] = &[
+static CHANGED: &[(Component, &str, u32, &str)] = &[
     (Component::KubeApiserver, "audit-log-maxage", 0, "0"),
     (Component::KubeApiserver, "audit-log-maxage", 36, "366"),
     (Component::KubeApiserver, "audit-log-maxbackup", 0, "0"),
@@ -134,14 +153,14 @@ const fn choice(words: &'static [&'static str]) -> Schema {
     Schema::Choice(words)
 }
 
-const SERVERS: &[(&str, Schema)] = &[
+static SERVERS: &[(&str, Schema)] = &[
     ("logging-format", choice(&["text", "json"])),
     ("show-hidden-metrics-for-version", Schema::Form(Form::PreviousMinor)),
     ("tls-cipher-suites", CIPHER_SUITES),
     ("tls-min-version", TLS_VERSION),
 ];
 
-const CONTROLLERS: &[(&str, Schema)] = &[
+static CONTROLLERS: &[(&str, Schema)] = &[
     ("node-cidr-mask-size", Schema::Int { min: 0, max: 128 }),
     ("node-cidr-mask-size-ipv4", Schema::Int { min: 0, max: 32 }),
     ("node-cidr-mask-size-ipv6", Schema::Int { min: 0, max: 128 }),
@@ -195,7 +214,7 @@ const ADMISSION_PLUGINS: Schema = Schema::List(&choice(&[
     "ValidatingAdmissionWebhook",
 ]));
 
-const APISERVER: &[(&str, Schema)] = &[
+static APISERVER: &[(&str, Schema)] = &[
     ("audit-log-format", choice(&["legacy", "json"])),
     ("audit-log-mode", AUDIT_MODE),
     ("audit-webhook-mode", AUDIT_MODE),
@@ -211,7 +230,7 @@ const APISERVER: &[(&str, Schema)] = &[
 
 const ETCD_TLS_VERSION: Schema = choice(&["TLS1.2", "TLS1.3"]);
 
-const ETCD: &[(&str, Schema)] = &[
+static ETCD: &[(&str, Schema)] = &[
     ("auto-compaction-mode", choice(&["periodic", "revision"])),
     ("election-timeout", Schema::Int { min: 1, max: 50_000 }),
     ("heartbeat-interval", Schema::Int { min: 1, max: 10_000 }),

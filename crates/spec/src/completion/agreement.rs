@@ -2,6 +2,7 @@
 //! contradict each other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ipnet::IpNet;
 use serde_json::Value;
@@ -52,19 +53,22 @@ impl Fields<'_> {
     fn need_gate(&self, path: &[&str], gate: &str, since: u32, target: Target) {
         let on_by_itself = target.minor.is_none_or(|minor| minor >= since);
         if !on_by_itself && !self.is(&["featureGates", gate], true) {
-            let message = format!("{} needs the feature gate {gate} before Kubernetes 1.{since}", path.join("."));
-            self.refuse(&path[..1], message, &format!("write featureGates: {{{gate}: true}} too, or remove it"));
+            self.refuse(
+                &path[..1],
+                format_args!("{} needs the feature gate {gate} before Kubernetes 1.{since}", path.join(".")),
+                &format!("write featureGates: {{{gate}: true}} too, or remove it"),
+            );
         }
     }
 
     /// At the first of these fields that the user wrote.
-    fn refuse(&self, fields: &[&str], message: impl Into<String>, advice: &str) {
+    fn refuse(&self, fields: &[&str], message: fmt::Arguments<'_>, advice: &str) {
         let written = fields.iter().find_map(|name| {
             let origin = config::find(self.tree, &[name]).and_then(config::origin_of)?;
             matches!(origin, Origin::User(_)).then_some(origin)
         });
         if let Some(origin) = written {
-            self.check.report(Some(origin), message, advice);
+            self.check.report(Some(origin), message.to_string(), advice);
         }
     }
 }
@@ -78,7 +82,7 @@ pub(super) fn check_kubelet(tree: &ConfigTree, target: Target, check: &Check<'_>
     if from >= to {
         fields.refuse(
             &[low, high],
-            format!("{low} is {from} and {high} is {to}"),
+            format_args!("{low} is {from} and {high} is {to}"),
             "the low one must be below the high one",
         );
     }
@@ -89,7 +93,7 @@ pub(super) fn check_kubelet(tree: &ConfigTree, target: Target, check: &Check<'_>
     if age > 0 && age <= least {
         fields.refuse(
             &[oldest, youngest],
-            format!("{oldest} must be longer than {youngest}"),
+            format_args!("{oldest} must be longer than {youngest}"),
             "imageMinimumGCAge is 2m0s unless the configuration says something else",
         );
     }
@@ -98,7 +102,7 @@ pub(super) fn check_kubelet(tree: &ConfigTree, target: Target, check: &Check<'_>
     if fields.is(&["serializeImagePulls"], true) && fields.number("maxParallelImagePulls", 1) > 1 {
         fields.refuse(
             &["maxParallelImagePulls"],
-            "maxParallelImagePulls needs serializeImagePulls: false",
+            format_args!("maxParallelImagePulls needs serializeImagePulls: false"),
             "leave serializeImagePulls out",
         );
     }
@@ -119,13 +123,13 @@ fn check_shutdown(fields: &Fields<'_>) {
     let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
     for name in [all, critical] {
         if (1..SECOND).contains(&fields.duration(name)) {
-            fields.refuse(&[name], format!("{name} is shorter than a second"), "write 0s or at least 1s");
+            fields.refuse(&[name], format_args!("{name} is shorter than a second"), "write 0s or at least 1s");
         }
     }
     if fields.duration(critical) > fields.duration(all) {
         fields.refuse(
             &[critical, all],
-            format!("{critical} is longer than {all}"),
+            format_args!("{critical} is longer than {all}"),
             "critical pods get their time out of that of all: write a longer shutdownGracePeriod",
         );
     }
@@ -134,7 +138,7 @@ fn check_shutdown(fields: &Fields<'_>) {
 fn check_cgroups(fields: &Fields<'_>) {
     const ENFORCED: &str = "enforceNodeAllocatable";
     if fields.is_set("systemCgroups") && !fields.is_set("cgroupRoot") {
-        fields.refuse(&["systemCgroups"], "systemCgroups needs cgroupRoot", "write cgroupRoot: / too");
+        fields.refuse(&["systemCgroups"], format_args!("systemCgroups needs cgroupRoot"), "write cgroupRoot: / too");
     }
     let reserved = ["systemReservedCgroup", "kubeReservedCgroup"];
     if fields.is_set("reservedSystemCPUs")
@@ -142,7 +146,7 @@ fn check_cgroups(fields: &Fields<'_>) {
     {
         fields.refuse(
             &["reservedSystemCPUs", cgroup],
-            format!("reservedSystemCPUs and {cgroup} exclude each other"),
+            format_args!("reservedSystemCPUs and {cgroup} exclude each other"),
             "write one of them",
         );
     }
@@ -152,7 +156,11 @@ fn check_cgroups(fields: &Fields<'_>) {
     let has = |word: &str| enforced.iter().any(|item| item == word);
     if has("none") {
         if enforced.len() > 1 {
-            fields.refuse(&[ENFORCED], "\"none\" stands beside others", "write [none], or the others only");
+            fields.refuse(
+                &[ENFORCED],
+                format_args!("\"none\" stands beside others"),
+                "write [none], or the others only",
+            );
         }
         return;
     }
@@ -161,18 +169,18 @@ fn check_cgroups(fields: &Fields<'_>) {
         if has(word) && has(&compressible) {
             fields.refuse(
                 &[ENFORCED],
-                format!("\"{word}\" and \"{compressible}\" exclude each other"),
+                format_args!("\"{word}\" and \"{compressible}\" exclude each other"),
                 "write one of them",
             );
         }
         if (has(word) || has(&compressible)) && !fields.is_set(cgroup) {
-            fields.refuse(&[ENFORCED], format!("\"{word}\" needs {cgroup}"), "write the cgroup that is limited");
+            fields.refuse(&[ENFORCED], format_args!("\"{word}\" needs {cgroup}"), "write the cgroup that is limited");
         }
     }
     if fields.is(&["cgroupsPerQOS"], false) && !enforced.is_empty() {
         fields.refuse(
             &["cgroupsPerQOS"],
-            "cgroupsPerQOS: false leaves nothing that enforceNodeAllocatable could limit",
+            format_args!("cgroupsPerQOS: false leaves nothing that enforceNodeAllocatable could limit"),
             "write enforceNodeAllocatable: [] too; it is [pods] unless the configuration says something else",
         );
     }

@@ -104,7 +104,10 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
         },
     );
     let config = overlay(ours, user, check);
-    agreement::check_kubelet(&config, inputs.target, check);
+    // nodestrap's own choices agree with each other.
+    if !user.is_empty() {
+        agreement::check_kubelet(&config, inputs.target, check);
+    }
     config
 }
 
