@@ -114,13 +114,26 @@ fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema, target: Target
         Schema::Bool => decode_bool(drafts, node).map(Value::Bool),
         Schema::Int { min, max } => decode_int(drafts, node, min, max).map(Value::from),
         Schema::Float => decode_float(drafts, node),
+        Schema::Number { min, max } => {
+            let value = decode_float(drafts, node)?;
+            let number = value.as_f64().unwrap_or_default();
+            drafts.checked(node, syntax::validate_number_within(number, min, max)).map(|()| value)
+        }
         Schema::Text => drafts.text(node).map(Value::from),
+        Schema::Form(form) => {
+            let text = drafts.text(node)?;
+            drafts.checked(node, form.check(text, target)).map(|()| Value::from(text))
+        }
         Schema::Choice(choices) => {
             let text = drafts.text(node)?;
             let known = choices.contains(&text).then(|| Value::from(text));
             drafts.checked(node, known.ok_or_else(|| syntax::unknown_choice(text, choices)))
         }
         Schema::Duration => drafts.valid_text(node, syntax::validate_go_duration).map(Value::from),
+        Schema::Within { min, max } => {
+            let text = drafts.text(node)?;
+            drafts.checked(node, syntax::validate_duration_within(text, min, max)).map(|()| Value::from(text))
+        }
         Schema::List(of) => drafts.items(node, |item| decode_value(drafts, item, *of, target)).map(Value::from),
         Schema::Map(of) => {
             let decoded = drafts

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::{Component, FlagKind, Target};
+use crate::catalog::{Component, Flag, FlagKind, Form, Schema, Target, flag_schema};
 use crate::decode::{Drafts, place};
 use crate::nearest::nearest;
 use crate::origin::Setting;
@@ -26,7 +26,7 @@ pub(crate) fn decode_flags(
         if value.chars().any(char::is_control) {
             drafts.report(entry.value.span, "the value of a flag must be one line");
         } else if let Some(flag) = target.component.flags().iter().find(|flag| flag.name == entry.key) {
-            drafts.checked(&entry.value, check_value(flag.kind, value));
+            drafts.checked(&entry.value, check_value(flag, value, target));
         }
         flags.insert(entry.key.clone(), Setting { value: value.to_owned(), origin: drafts.user(place(entry)) });
     }
@@ -54,12 +54,15 @@ fn check_name(drafts: &Drafts<'_>, span: Span, name: &str, target: Target) {
         return;
     }
     if let Some(field) = field_of(name, target.component) {
-        let report = drafts.report(span, format!("the flag --{name} belongs into the kubelet's configuration"));
-        report.advise(match name {
+        let message = match target.component {
+            Component::Kubelet => format!("the flag --{name} belongs into the kubelet's configuration"),
+            _ => format!("{title} ignores the flag --{name} when it has a configuration file, as it has here"),
+        };
+        drafts.report(span, message).advise(match name {
             "register-with-taints" => "write it as taints of the NodeGroup".to_owned(),
             "cluster-dns" => "write it as networking.clusterDNS of the Cluster".to_owned(),
             "cluster-domain" => "write it as networking.clusterDomain of the Cluster".to_owned(),
-            _ => format!("write it as kubelet.config.{field}"),
+            _ => format!("write it as {}.config.{field}", target.component.place()),
         });
         return;
     }
@@ -70,28 +73,55 @@ fn check_name(drafts: &Drafts<'_>, span: Span, name: &str, target: Target) {
     }
 }
 
-fn check_value(kind: FlagKind, value: &str) -> Result<(), Invalid> {
+fn check_value(flag: &Flag, value: &str, target: Target) -> Result<(), Invalid> {
     let needed = |is_one: bool, what: &str| match is_one {
         true => Ok(()),
         false => Err(Invalid::new(format!("{what} is needed here, not \"{value}\""))),
     };
-    match kind {
+    // A variable of the pod: what it will be only the node knows.
+    if value.contains("$(") {
+        return Ok(());
+    }
+    match flag.kind {
         FlagKind::Bool => needed(matches!(value, "true" | "false"), "true or false"),
         FlagKind::Int => needed(value.parse::<i64>().is_ok(), "a whole number"),
+        FlagKind::Int32 => needed(value.parse::<i32>().is_ok(), "a whole number of 32 bits"),
+        FlagKind::Natural => needed(value.parse::<u64>().is_ok(), "a whole number that is not negative"),
         FlagKind::Float => needed(value.parse::<f64>().is_ok_and(f64::is_finite), "a number"),
         FlagKind::Duration => syntax::validate_go_duration(value),
+        FlagKind::Address => Form::Address.check(value, target),
+        FlagKind::PortRange => Form::PortRange.check(value, target),
         FlagKind::Text | FlagKind::List | FlagKind::Map => Ok(()),
+    }?;
+    match flag_schema(target.component, flag.name) {
+        Some(schema) => check_refined(schema, value, target),
+        None => Ok(()),
     }
 }
 
-/// The field of the configuration that does what a flag of the kubelet does; most are named alike. Other components are
-/// configured by flags as well as by fields.
-fn field_of(flag: &str, component: Component) -> Option<&'static str> {
-    if component != Component::Kubelet {
-        return None;
+/// The value is of the flag's own kind already.
+fn check_refined(schema: Schema, value: &str, target: Target) -> Result<(), Invalid> {
+    match schema {
+        Schema::Form(form) => form.check(value, target),
+        // The program's own choice.
+        _ if value.is_empty() => Ok(()),
+        Schema::Choice(choices) if !choices.contains(&value) => Err(syntax::unknown_choice(value, choices)),
+        Schema::List(of) => value.split(',').try_for_each(|item| check_refined(*of, item, target)),
+        Schema::Int { min, max } if !value.parse().is_ok_and(|number: i64| (min..=max).contains(&number)) => {
+            Err(Invalid::new(format!("{value} is out of range: {min} to {max}")))
+        }
+        Schema::Number { min, max } => syntax::validate_number_within(value.parse().unwrap_or(f64::NAN), min, max),
+        _ => Ok(()),
     }
+}
+
+/// The field of the configuration that does what a flag does; most of the kubelet's are named alike.
+fn field_of(flag: &str, component: Component) -> Option<&'static str> {
     if let Some((_, field)) = component.flag_fields().iter().find(|(name, _)| *name == flag) {
         return Some(field);
+    }
+    if component != Component::Kubelet {
+        return None;
     }
     let joined = flag.replace('-', "");
     component.config()?.iter().map(|field| field.name).find(|name| name.eq_ignore_ascii_case(&joined))
@@ -130,11 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_kubelet_has_flags_that_belong_into_its_configuration() {
-        assert_eq!(messages(Component::KubeProxy, 36, "cluster-cidr: 10.0.0.0/8\n"), Vec::<String>::new());
+    fn a_flag_that_the_configuration_says_belongs_there() {
         assert_eq!(
             messages(Component::Kubelet, 36, "max-pods: 5\n"),
             ["the flag --max-pods belongs into the kubelet's configuration"]
+        );
+        assert_eq!(
+            messages(Component::KubeProxy, 36, "proxy-mode: ipvs\nmaster: https://a\nv: 2\n"),
+            ["kube-proxy ignores the flag --proxy-mode when it has a configuration file, as it has here"]
+        );
+        assert_eq!(
+            messages(Component::KubeScheduler, 30, "kube-api-qps: 3\nleader-elect: false\n"),
+            ["kube-scheduler ignores the flag --kube-api-qps when it has a configuration file, as it has here"]
         );
     }
 
@@ -144,5 +181,7 @@ mod tests {
         assert_eq!(messages(Component::KubeApiserver, 36, good), Vec::<String>::new());
         let bad = "profiling: off\nsecure-port: https\nrequest-timeout: 60\ngoaway-chance: rare\n";
         assert_eq!(messages(Component::KubeApiserver, 36, bad).len(), 4);
+        let variable = "advertise-address: $(HOST_IP)\nbind-address: \"::\"\ntls-min-version: \"\"\n";
+        assert_eq!(messages(Component::KubeApiserver, 36, variable), Vec::<String>::new());
     }
 }

@@ -44,10 +44,10 @@ fn schema_of(schema: Schema) -> Value {
     match schema {
         Schema::Bool => json!({ "type": "boolean" }),
         Schema::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
-        Schema::Float => json!({ "type": "number" }),
-        Schema::Text => json!({ "type": "string" }),
+        Schema::Float | Schema::Number { .. } => json!({ "type": "number" }),
+        Schema::Text | Schema::Form(_) => json!({ "type": "string" }),
         Schema::Choice(choices) => json!({ "enum": choices }),
-        Schema::Duration => json!({ "type": "string", "examples": ["10s", "1h30m0s"] }),
+        Schema::Duration | Schema::Within { .. } => json!({ "type": "string", "examples": ["10s", "1h30m0s"] }),
         Schema::List(of) => json!({ "type": "array", "items": schema_of(*of) }),
         Schema::Map(of) => json!({ "type": "object", "additionalProperties": schema_of(*of) }),
         Schema::Object(fields) => config_schema(fields),

@@ -138,7 +138,13 @@ pub(crate) fn validate_node_label_key(key: &str) -> Result<(), Invalid> {
 
 /// A duration as Go writes it: `1h30m`, `2m0s`, `500ms`, `0`.
 pub(crate) fn validate_go_duration(text: &str) -> Result<(), Invalid> {
-    const UNITS: &[&str] = &["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
+    parse_go_duration(text).map(|_| ())
+}
+
+/// In nanoseconds, of which Go counts 64 bits.
+pub(crate) fn parse_go_duration(text: &str) -> Result<i64, Invalid> {
+    const UNITS: &[(&str, f64)] =
+        &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
     let invalid = || {
         let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let advice = if plain { format!("add the unit: {text}s") } else { "for example 10s, 2m0s or 1h30m".to_owned() };
@@ -146,11 +152,12 @@ pub(crate) fn validate_go_duration(text: &str) -> Result<(), Invalid> {
     };
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
-        return Ok(());
+        return Ok(0);
     }
     if rest.is_empty() {
         return Err(invalid());
     }
+    let mut nanoseconds = 0.0;
     while !rest.is_empty() {
         let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(invalid)?;
         let (number, after) = rest.split_at(number_end);
@@ -161,12 +168,44 @@ pub(crate) fn validate_go_duration(text: &str) -> Result<(), Invalid> {
         }
         let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
-        if !UNITS.contains(&unit) {
-            return Err(invalid());
-        }
+        let (_, factor) = UNITS.iter().find(|(known, _)| *known == unit).ok_or_else(invalid)?;
+        nanoseconds += number.parse::<f64>().map_err(|_| invalid())? * factor;
         rest = after;
     }
-    Ok(())
+    // Exact enough: a number with more than 53 bits is of years in nanoseconds.
+    if nanoseconds >= i64::MAX as f64 {
+        return Err(Invalid::new(format!("\"{text}\" is too long a duration")).advise("Go counts to 292 years"));
+    }
+    let nanoseconds = nanoseconds as i64;
+    Ok(if text.starts_with('-') { -nanoseconds } else { nanoseconds })
+}
+
+/// Both ends in milliseconds; `i64::MAX` as the most: no end.
+pub(crate) fn validate_duration_within(text: &str, min: i64, max: i64) -> Result<(), Invalid> {
+    const NANOSECONDS: i64 = 1_000_000;
+    let duration = parse_go_duration(text)?;
+    let shown = |milliseconds: i64| match milliseconds % 1000 {
+        0 => format!("{}s", milliseconds / 1000),
+        _ => format!("{milliseconds}ms"),
+    };
+    if duration >= min.saturating_mul(NANOSECONDS) && duration <= max.saturating_mul(NANOSECONDS) {
+        return Ok(());
+    }
+    Err(Invalid::new(match max {
+        i64::MAX => format!("{text} is out of range: {} or more", shown(min)),
+        _ => format!("{text} is out of range: {} to {}", shown(min), shown(max)),
+    }))
+}
+
+/// `f64::MIN_POSITIVE` as the least: above 0.
+pub(crate) fn validate_number_within(number: f64, min: f64, max: f64) -> Result<(), Invalid> {
+    if (min..=max).contains(&number) {
+        return Ok(());
+    }
+    Err(Invalid::new(match min == f64::MIN_POSITIVE {
+        true => format!("{number} is out of range: above 0, up to {max}"),
+        false => format!("{number} is out of range: {min} to {max}"),
+    }))
 }
 
 /// An absolute path without `.`, `..`, empty parts or characters that would need quoting in a unit file.
@@ -429,6 +468,8 @@ pub(crate) fn unknown_choice(text: &str, choices: &[&str]) -> Invalid {
     let list = choices.iter().map(|choice| format!("\"{choice}\"")).collect::<Vec<_>>().join(", ");
     let invalid = Invalid::new(match choices {
         [only] => format!("\"{text}\" is not possible here: only \"{only}\" is"),
+        // Nobody reads so long a list.
+        _ if choices.len() > 12 => format!("\"{text}\" is not one of the {} names that are known here", choices.len()),
         _ => format!("\"{text}\" is not one of {list}"),
     });
     match nearest(text, choices.iter().copied()) {
@@ -446,9 +487,14 @@ mod tests {
         for good in ["0", "10s", "2m0s", "1h30m", "1.5h", ".5s", "500ms", "1us", "1µs", "-1s", "+3ns"] {
             assert!(validate_go_duration(good).is_ok(), "{good}");
         }
-        for bad in ["", "10", "s", "1d", "1 s", "1.2.3s", ".s", "-", "1h30", "10S"] {
+        for bad in ["", "10", "s", "1d", "1 s", "1.2.3s", ".s", "-", "1h30", "10S", "9999999999999h", "1e3s"] {
             assert!(validate_go_duration(bad).is_err(), "{bad}");
         }
+        assert_eq!(parse_go_duration("1h0m1.5s").unwrap(), 3_601_500_000_000);
+        assert_eq!(parse_go_duration("-2ms").unwrap(), -2_000_000);
+        assert!(validate_duration_within("3s", 3000, i64::MAX).is_ok());
+        assert!(validate_duration_within("2999ms", 3000, i64::MAX).is_err());
+        assert!(validate_duration_within("301s", 1000, 300_000).is_err());
     }
 
     #[test]

@@ -103,7 +103,9 @@ fn config_fields<'a>(
     let empty = const { &ConfigTree::new() };
     let Some(target) = look.release.map(|release| release.target(component)) else { return named_views(views) };
     for field in known.iter().filter(|field| target.has(field.available) && !tree.contains_key(field.name)) {
-        let view = match field.builtin.and_then(|json| serde_json::from_str(json).ok()) {
+        let builtin = field.builtin.or_else(|| catalog::changed_builtin(target, field.name));
+        let builtin = builtin.and_then(|json| serde_json::from_str(json).ok());
+        let view = match builtin.or_else(|| follows(tree, component, field.name)) {
             Some(value) => View::BuiltIn(value, component),
             None => View::Branch(config_fields(empty, field.below(), component, look)),
         };
@@ -114,6 +116,29 @@ fn config_fields<'a>(
     named_views(views)
 }
 
+/// What a component does by itself because of another field of its configuration.
+fn follows(tree: &ConfigTree, component: Component, name: &str) -> Option<Value> {
+    let leaf = |name: &str| match tree.get(name) {
+        Some(ConfigNode::Leaf(setting)) => Some(&setting.value),
+        _ => None,
+    };
+    let of_family = |v4: &str, v6: &str| {
+        let of_v6 = leaf("bindAddress").and_then(Value::as_str).is_some_and(|address| address.contains(':'));
+        Value::from(if of_v6 { v6 } else { v4 })
+    };
+    Some(match (component, name) {
+        (Component::Kubelet, "serializeImagePulls") => {
+            Value::Bool(leaf("maxParallelImagePulls").and_then(Value::as_i64).is_none_or(|pulls| pulls < 2))
+        }
+        (Component::Kubelet, "nodeStatusReportFrequency") => {
+            leaf("nodeStatusUpdateFrequency").cloned().unwrap_or_else(|| Value::from("5m0s"))
+        }
+        (Component::KubeProxy, "healthzBindAddress") => of_family("0.0.0.0:10256", "[::]:10256"),
+        (Component::KubeProxy, "metricsBindAddress") => of_family("127.0.0.1:10249", "[::1]:10249"),
+        _ => return None,
+    })
+}
+
 fn named_views<'a>(views: BTreeMap<&str, View<'a>>) -> Vec<(String, View<'a>)> {
     views.into_iter().map(|(name, view)| (name.to_owned(), view)).collect()
 }
@@ -122,7 +147,7 @@ pub(crate) fn flags<'a>(flags: &'a BTreeMap<String, Setting<String>>, component:
     let mut views: BTreeMap<&str, View<'a>> = BTreeMap::new();
     if let Some(target) = look.release.map(|release| release.target(component)) {
         for flag in component.flags().iter().filter(|flag| target.has(flag.available) && !flag.deprecated) {
-            if let Some(value) = flag.builtin {
+            if let Some(value) = flag.builtin.or_else(|| catalog::changed_builtin(target, flag.name)) {
                 views.insert(flag.name, View::BuiltIn(Value::from(value), component));
             }
         }

@@ -73,13 +73,13 @@ fn free_value() -> impl Strategy<Value = Value> {
 
 fn kubelet_config() -> impl Strategy<Value = Value> {
     (
-        prop::option::of(0..1000i64),
+        prop::option::of(1..1000i64),
         prop::option::of(prop::sample::select(vec!["systemd", "cgroupfs"])),
         prop::option::of(any::<bool>()),
         prop::option::of(prop::sample::select(vec!["2m0s", "500ms", "1h30m", "0"])),
         prop::option::of(prop::collection::btree_map("[a-z.]{1,8}", nasty_text(), 0..3)),
         prop::option::of(prop::collection::vec(nasty_text(), 0..3)),
-        prop::option::of(0.0..1.0f64),
+        prop::option::of(0.001..1.0f64),
     )
         .prop_map(|(max_pods, driver, anonymous, sync, eviction, suites, factor)| {
             let mut config = Map::new();
@@ -89,7 +89,7 @@ fn kubelet_config() -> impl Strategy<Value = Value> {
             set("authentication", anonymous.map(|enabled| json!({"anonymous": {"enabled": enabled}})));
             set("syncFrequency", sync.map(Value::from));
             set("evictionHard", eviction.map(|map| json!(map)));
-            set("tlsCipherSuites", suites.map(|list| json!(list)));
+            set("allowedUnsafeSysctls", suites.map(|list| json!(list)));
             set("memoryThrottlingFactor", factor.map(Value::from));
             Value::Object(config)
         })
@@ -361,6 +361,47 @@ fn windows_line_ends_and_several_files_are_no_trouble() {
     let files = [Source::new("group.yaml", group), Source::new("cluster.yaml", cluster)];
     let complete = complete_sources(&files).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
     assert_eq!(complete.to_yaml(SecretDisplay::Shown), unix);
+}
+
+#[test]
+fn a_group_has_as_many_pods_as_its_kubelet_is_told() {
+    let text = format!("{}spec: {{kubelet: {{config: {{maxPods: 50}}}}}}\n", example("minimal.yaml"));
+    let complete = expect_complete(&text);
+    assert_eq!(complete.to_json(SecretDisplay::Shown)["nodeGroups"]["workers"]["maxPods"], 50);
+    let again = expect_complete(&complete.to_yaml(SecretDisplay::Shown));
+    assert_eq!(again.to_json(SecretDisplay::Shown), complete.to_json(SecretDisplay::Shown));
+}
+
+#[test]
+fn what_a_program_does_by_itself_is_that_of_its_release_and_of_its_other_fields() {
+    let of = |version: &str, group: &str| {
+        let minimal = example("minimal.yaml");
+        let cluster = minimal.replace("  join:", &format!("  kubernetesVersion: {version}\n  join:"));
+        let text = format!("{cluster}spec: {{kubelet: {{config: {{{group}}}}}}}\n");
+        expect_complete(&text).to_json(SecretDisplay::Shown)
+    };
+    let flag = |spec: &Value, component: &str, flag: &str| spec["builtIn"]["cluster"][component]["flags"][flag].clone();
+    let field =
+        |spec: &Value, field: &str| spec["builtIn"]["nodeGroups"]["workers"]["kubelet"]["config"][field].clone();
+    let found: Vec<Vec<Value>> =
+        [of("1.30.14", ""), of("1.32.13", "maxParallelImagePulls: 3"), of("1.36.3", "nodeStatusUpdateFrequency: 20s")]
+            .iter()
+            .map(|spec| {
+                vec![
+                    flag(spec, "kubeControllerManager", "node-monitor-grace-period"),
+                    flag(spec, "kubeApiserver", "audit-log-maxage"),
+                    field(spec, "failCgroupV1"),
+                    field(spec, "serializeImagePulls"),
+                    field(spec, "nodeStatusReportFrequency"),
+                ]
+            })
+            .collect();
+    let wanted = [
+        vec![json!("40s"), json!("0"), Value::Null, json!(true), json!("5m0s")],
+        vec![json!("50s"), json!("0"), json!(false), json!(false), json!("5m0s")],
+        vec![json!("50s"), json!("366"), json!(true), json!(true), json!("20s")],
+    ];
+    assert_eq!(found, wanted);
 }
 
 #[test]

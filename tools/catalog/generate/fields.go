@@ -161,17 +161,36 @@ func renderFields(of *node, nested *objects, uses map[string]bool) string {
 
 func renderSchema(of *node, nested *objects, uses map[string]bool) string {
 	if of.refined != "" {
-		uses["Schema"] = true
-		words := strings.Fields(of.refined)
-		if words[0] == "int" {
-			return fmt.Sprintf("Schema::Int { min: %s, max: %s }", bound(words[1]), bound(words[2]))
-		}
-		for index, word := range words {
-			words[index] = fmt.Sprintf("%q", strings.Trim(word, `"`))
-		}
-		return fmt.Sprintf("Schema::Choice(&[%s])", strings.Join(words[1:], ", "))
+		return renderRefined(of.refined, uses)
 	}
 	return renderKind(of.kind, of, nested, uses)
+}
+
+func renderRefined(refined string, uses map[string]bool) string {
+	kind, rest, _ := strings.Cut(refined, " ")
+	words := strings.Fields(rest)
+	if kind == "constant" {
+		uses[rest] = true
+		return rest
+	}
+	uses["Schema"] = true
+	switch kind {
+	case "list":
+		return "Schema::List(&" + renderRefined(rest, uses) + ")"
+	case "int":
+		return fmt.Sprintf("Schema::Int { min: %s, max: %s }", bound(words[0]), bound(words[1]))
+	case "within":
+		return fmt.Sprintf("Schema::Within { min: %s, max: %s }", bound(words[0]), bound(words[1]))
+	case "number":
+		return fmt.Sprintf("Schema::Number { min: %s, max: %s }", bound(words[0]), bound(words[1]))
+	case "form":
+		uses["Form"] = true
+		return "Schema::Form(Form::" + rest + ")"
+	}
+	for index, word := range words {
+		words[index] = fmt.Sprintf("%q", strings.Trim(word, `"`))
+	}
+	return fmt.Sprintf("Schema::Choice(&[%s])", strings.Join(words, ", "))
 }
 
 func bound(number string) string {
@@ -180,6 +199,8 @@ func bound(number string) string {
 		return "i32::MAX as i64"
 	case "9223372036854775807":
 		return "i64::MAX"
+	case "above-0":
+		return "f64::MIN_POSITIVE"
 	}
 	return number
 }

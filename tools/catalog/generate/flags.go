@@ -70,8 +70,12 @@ func flagKind(shown string) (string, error) {
 	switch shown {
 	case "bool":
 		return "Bool", nil
-	case "int", "int32", "int64", "uint", "uint32", "uint64", "Level":
+	case "int", "int64":
 		return "Int", nil
+	case "int32":
+		return "Int32", nil
+	case "uint", "uint32", "uint64", "Level":
+		return "Natural", nil
 	case "float", "float32", "float64":
 		return "Float", nil
 	case "duration":
@@ -80,7 +84,11 @@ func flagKind(shown string) (string, error) {
 		return "List", nil
 	case "mapStringString", "mapStringBool", "stringToString", "colonSeparatedMultimapStringString", "pattern=N,...":
 		return "Map", nil
-	case "string", "ip", "ipport", "quantity", "portRange", "namedCertKey", "LocalMode", "ProxyMode", "RuntimeDefault":
+	case "ip":
+		return "Address", nil
+	case "portRange":
+		return "PortRange", nil
+	case "string", "ipport", "quantity", "namedCertKey", "LocalMode", "ProxyMode", "RuntimeDefault":
 		return "Text", nil
 	}
 	return "", fmt.Errorf("the type %q is not known here", shown)
@@ -102,19 +110,21 @@ func renderFlags(out *strings.Builder, flags []flag, uses map[string]bool) {
 	out.WriteString("];\n\n")
 }
 
-// Flags of the kubelet whose field has another name: flag, field.
-func loadHints() ([][]string, error) {
-	return rows("refine/kubelet-flag-fields.txt")
+// Flags that the configuration says better, and fields: of the kubelet those whose names differ, of others all.
+func loadHints(component string) ([][]string, error) {
+	return optional(rows("refine/" + component + "-flag-fields.txt"))
 }
 
-// The kubelet's flags that its configuration cannot say.
-func withoutFields(flags []flag, hints [][]string, fields *node) []flag {
+// The flags that the configuration cannot say.
+func withoutFields(component string, flags []flag, hints [][]string, fields *node) []flag {
 	said := map[string]bool{}
 	for _, hint := range hints {
-		said[strings.ToLower(strings.ReplaceAll(hint[0], "-", ""))] = true
+		said[strings.ReplaceAll(hint[0], "-", "")] = true
 	}
-	for _, field := range fields.children {
-		said[strings.ToLower(field.name)] = true
+	if component == "kubelet" {
+		for _, field := range fields.children {
+			said[strings.ToLower(field.name)] = true
+		}
 	}
 	var left []flag
 	for _, flag := range flags {
@@ -126,7 +136,7 @@ func withoutFields(flags []flag, hints [][]string, fields *node) []flag {
 }
 
 func renderHints(out *strings.Builder, hints [][]string) {
-	out.WriteString("/// Flags whose field has another name, with that field.\n")
+	out.WriteString("/// Flags that belong into the configuration, with the field that is not simply named alike.\n")
 	out.WriteString("pub(crate) const FLAG_FIELDS: &[(&str, &str)] = &[\n")
 	for _, hint := range hints {
 		fmt.Fprintf(out, "(%q, %q),\n", hint[0], hint[1])

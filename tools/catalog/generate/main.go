@@ -58,16 +58,13 @@ func renderComponent(component string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if component == "kubelet" {
-		hints, err := loadHints()
-		if err != nil {
-			return "", err
-		}
-		flags = withoutFields(flags, hints, fields)
-		renderFlags(&body, flags, uses)
+	hints, err := loadHints(component)
+	if err != nil {
+		return "", err
+	}
+	renderFlags(&body, withoutFields(component, flags, hints, fields), uses)
+	if hints != nil {
 		renderHints(&body, hints)
-	} else {
-		renderFlags(&body, flags, uses)
 	}
 	fmt.Fprintf(&out, "//! %s\n\n", title(component))
 	names := make([]string, 0, len(uses))
@@ -78,7 +75,17 @@ func renderComponent(component string) (string, error) {
 			names = append(names, name)
 		}
 	}
-	fmt.Fprintf(&out, "use super::schema::{%s};\n\n", strings.Join(names, ", "))
+	fmt.Fprintf(&out, "use super::schema::{%s};\n", strings.Join(names, ", "))
+	var values []string
+	for _, name := range []string{"CIPHER_SUITES", "Form", "TLS_VERSION"} {
+		if uses[name] {
+			values = append(values, name)
+		}
+	}
+	if values != nil {
+		fmt.Fprintf(&out, "use super::values::{%s};\n", strings.Join(values, ", "))
+	}
+	out.WriteString("\n")
 	out.WriteString(body.String())
 	return out.String(), nil
 }
@@ -91,9 +98,9 @@ func title(component string) string {
 	case "kubelet":
 		return "`KubeletConfiguration` v1beta1, and the flags that say what it cannot." + how
 	case "kube-proxy":
-		return "`KubeProxyConfiguration` v1alpha1, and the flags of kube-proxy." + how
+		return "`KubeProxyConfiguration` v1alpha1, and the flags that say what it cannot." + how
 	case "kube-scheduler":
-		return "`KubeSchedulerConfiguration` v1, and the flags of kube-scheduler." + how
+		return "`KubeSchedulerConfiguration` v1, and the flags that say what it cannot." + how
 	}
 	return "The flags of " + component + "." + how
 }

@@ -55,6 +55,19 @@ impl Component {
         }
     }
 
+    /// Where a spec has its settings.
+    pub(crate) fn place(self) -> &'static str {
+        match self {
+            Self::Kubelet | Self::KubeletOfTectonic => "kubelet",
+            Self::KubeApiserver => "kubeApiserver",
+            Self::KubeControllerManager => "kubeControllerManager",
+            Self::KubeScheduler => "kubeScheduler",
+            Self::KubeProxy => "kubeProxy",
+            Self::Etcd => "etcd",
+            Self::Containerd | Self::ContainerdOne => "containerRuntime",
+        }
+    }
+
     /// What its minor versions are counted in.
     fn product(self) -> &'static str {
         match self {
@@ -64,7 +77,7 @@ impl Component {
         }
     }
 
-    /// Sorted by name. Those of the kubelet are the ones that its configuration cannot say.
+    /// Sorted by name; of programs with a configuration file those that it cannot say.
     pub(crate) fn flags(self) -> &'static [Flag] {
         match self {
             Self::Kubelet => kubelet::FLAGS,
@@ -90,10 +103,13 @@ impl Component {
         }
     }
 
-    /// Flags whose configuration field has another name, with the path of that field.
+    /// Flags that belong into the configuration, with the path of their field, sorted. Of the kubelet those whose field
+    /// is named alike are not among them.
     pub(crate) fn flag_fields(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Kubelet => kubelet::FLAG_FIELDS,
+            Self::KubeProxy => kube_proxy::FLAG_FIELDS,
+            Self::KubeScheduler => kube_scheduler::FLAG_FIELDS,
             _ => &[],
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Component, Field, FlagKind, Schema, Target};
+use super::{Component, Field, FlagKind, Schema, Target, changed_builtin};
 
 const REGENERATE: &str =
     "the tables and tools/catalog/facts disagree: regenerate with `go run ./generate` in tools/catalog";
@@ -39,9 +39,9 @@ fn kind(schema: Schema) -> String {
     match schema {
         Schema::Bool => "bool".to_owned(),
         Schema::Int { .. } => "int".to_owned(),
-        Schema::Float => "float".to_owned(),
-        Schema::Text | Schema::Choice(_) => "text".to_owned(),
-        Schema::Duration => "duration".to_owned(),
+        Schema::Float | Schema::Number { .. } => "float".to_owned(),
+        Schema::Text | Schema::Choice(_) | Schema::Form(_) => "text".to_owned(),
+        Schema::Duration | Schema::Within { .. } => "duration".to_owned(),
         Schema::List(of) => format!("list {}", kind(*of)),
         Schema::Map(of) => format!("map {}", kind(*of)),
         Schema::Object(_) | Schema::Open(_) => "object".to_owned(),
@@ -96,12 +96,21 @@ fn each_minor_has_the_fields_of_its_go_types() {
     }
 }
 
-/// What the kubelet's configuration can say is not in its table of flags.
+/// What the configuration says better is not in the table of flags.
 fn is_said_by_configuration(component: Component, flag: &str) -> bool {
     let joined = flag.replace('-', "");
-    component == Component::Kubelet
-        && (component.flag_fields().iter().any(|(name, _)| *name == flag)
-            || component.config().unwrap().iter().any(|field| field.name.eq_ignore_ascii_case(&joined)))
+    component.flag_fields().iter().any(|(name, _)| *name == flag)
+        || component == Component::Kubelet
+            && component.config().unwrap().iter().any(|field| field.name.eq_ignore_ascii_case(&joined))
+}
+
+#[test]
+fn flags_belong_into_the_fields_that_were_recorded() {
+    for component in CONFIGURED {
+        let found: BTreeMap<String, String> =
+            component.flag_fields().iter().map(|(flag, path)| ((*flag).to_owned(), (*path).to_owned())).collect();
+        assert_eq!(found, pairs(&format!("refine/{}-flag-fields.txt", component.name())), "{REGENERATE}");
+    }
 }
 
 fn recorded_flags(component: Component, file: &str) -> Vec<Vec<String>> {
@@ -160,6 +169,26 @@ fn flags_are_as_the_programs_describe_them() {
     }
 }
 
+#[test]
+fn builtins_that_change_with_the_minor_are_those_of_the_programs() {
+    for (component, minor, file) in versions() {
+        let target = Target { component, minor: Some(minor) };
+        for row in recorded_flags(component, &file).into_iter().filter(|row| row.len() == 4) {
+            if let Some(builtin) = changed_builtin(target, &row[0]) {
+                let shown = if row[2].is_empty() { "0" } else { row[2].as_str() };
+                assert_eq!(builtin, shown, "{} {file} --{}", component.name(), row[0]);
+            }
+        }
+    }
+    let newest = pairs("defaults/kubelet-1.36.txt");
+    let kubelet = Target { component: Component::Kubelet, minor: Some(36) };
+    for path in ["failCgroupV1", "imagePullCredentialsVerificationPolicy", "crashLoopBackOff.maxContainerRestartPeriod"]
+    {
+        let name = path.rsplit('.').next().unwrap();
+        assert_eq!(changed_builtin(kubelet, name), newest.get(path).map(String::as_str), "{path}");
+    }
+}
+
 fn builtins_of(at: &str, fields: &[Field], found: &mut BTreeMap<String, String>) {
     for field in fields {
         let path = if at.is_empty() { field.name.to_owned() } else { format!("{at}.{}", field.name) };
@@ -178,9 +207,7 @@ fn builtins_are_the_recorded_defaults() {
     for component in CONFIGURED {
         let name = component.name();
         let mut wanted = pairs(&format!("defaults/{name}-1.36.txt"));
-        if *component == Component::Kubelet {
-            wanted.extend(pairs("defaults/kubelet-start.txt"));
-        }
+        wanted.extend(pairs(&format!("defaults/{name}-start.txt")));
         for row in withheld.iter().filter(|row| row[0] == name && !row[1].starts_with("--")) {
             assert!(wanted.remove(&row[1]).is_some(), "no-builtin.txt names {name} {}, which has no default", row[1]);
         }

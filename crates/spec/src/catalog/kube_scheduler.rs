@@ -1,4 +1,4 @@
-//! `KubeSchedulerConfiguration` v1, and the flags of kube-scheduler.
+//! `KubeSchedulerConfiguration` v1, and the flags that say what it cannot.
 //!
 //! Generated from tools/catalog/facts by tools/catalog/generate: do not edit.
 
@@ -13,11 +13,11 @@ pub(crate) const CONFIGURATION: &[Field] = &[
     field("extenders", Schema::List(&Schema::Object(EXTENDERS))),
     field("kind", Schema::Choice(&["KubeSchedulerConfiguration"])),
     field("leaderElection", Schema::Object(LEADER_ELECTION)),
-    field("parallelism", INT32).builtin("16"),
+    field("parallelism", Schema::Int { min: 1, max: i32::MAX as i64 }).builtin("16"),
     field("percentageOfNodesToScore", Schema::Int { min: 0, max: 100 }).builtin("0"),
-    field("podInitialBackoffSeconds", INT64).builtin("1"),
-    field("podMaxBackoffSeconds", INT64).builtin("10"),
-    field("profiles", Schema::List(&Schema::Object(PROFILES))),
+    field("podInitialBackoffSeconds", Schema::Int { min: 1, max: i64::MAX }).builtin("1"),
+    field("podMaxBackoffSeconds", Schema::Int { min: 1, max: i64::MAX }).builtin("10"),
+    field("profiles", Schema::List(&Schema::Object(PROFILES))).builtin(r#"[{"schedulerName":"default-scheduler"}]"#),
 ];
 
 const CLIENT_CONNECTION: &[Field] = &[
@@ -111,20 +111,15 @@ pub(crate) const FLAGS: &[Flag] = &[
     flag("authorization-kubeconfig", FlagKind::Text),
     flag("authorization-webhook-cache-authorized-ttl", FlagKind::Duration).builtin("10s"),
     flag("authorization-webhook-cache-unauthorized-ttl", FlagKind::Duration).builtin("10s"),
-    flag("bind-address", FlagKind::Text).builtin("0.0.0.0"),
+    flag("bind-address", FlagKind::Address).builtin("0.0.0.0"),
     flag("cert-dir", FlagKind::Text),
     flag("client-ca-file", FlagKind::Text),
     flag("config", FlagKind::Text),
-    flag("contention-profiling", FlagKind::Bool).builtin("true").deprecated(),
     flag("disable-http2-serving", FlagKind::Bool).since(31),
     flag("disabled-metrics", FlagKind::List),
     flag("emulated-version", FlagKind::List).since(31),
     flag("feature-gates", FlagKind::Map),
     flag("http2-max-streams-per-connection", FlagKind::Int),
-    flag("kube-api-burst", FlagKind::Int).builtin("100").deprecated(),
-    flag("kube-api-content-type", FlagKind::Text).builtin("application/vnd.kubernetes.protobuf").deprecated(),
-    flag("kube-api-qps", FlagKind::Float).builtin("50").deprecated(),
-    flag("kubeconfig", FlagKind::Text).deprecated(),
     flag("leader-elect", FlagKind::Bool).builtin("true"),
     flag("leader-elect-lease-duration", FlagKind::Duration).builtin("15s"),
     flag("leader-elect-renew-deadline", FlagKind::Duration).builtin("10s"),
@@ -143,7 +138,6 @@ pub(crate) const FLAGS: &[Flag] = &[
     flag("permit-address-sharing", FlagKind::Bool),
     flag("permit-port-sharing", FlagKind::Bool),
     flag("pod-max-in-unschedulable-pods-duration", FlagKind::Duration).builtin("5m0s").deprecated(),
-    flag("profiling", FlagKind::Bool).builtin("true").deprecated(),
     flag("requestheader-allowed-names", FlagKind::List),
     flag("requestheader-client-ca-file", FlagKind::Text),
     flag("requestheader-extra-headers-prefix", FlagKind::List).builtin("[x-remote-extra-]"),
@@ -158,7 +152,17 @@ pub(crate) const FLAGS: &[Flag] = &[
     flag("tls-min-version", FlagKind::Text),
     flag("tls-private-key-file", FlagKind::Text),
     flag("tls-sni-cert-key", FlagKind::Text),
-    flag("v", FlagKind::Int),
+    flag("v", FlagKind::Natural),
     flag("vmodule", FlagKind::Map),
     flag("write-config-to", FlagKind::Text),
+];
+
+/// Flags that belong into the configuration, with the field that is not simply named alike.
+pub(crate) const FLAG_FIELDS: &[(&str, &str)] = &[
+    ("contention-profiling", "enableContentionProfiling"),
+    ("kube-api-burst", "clientConnection.burst"),
+    ("kube-api-content-type", "clientConnection.contentType"),
+    ("kube-api-qps", "clientConnection.qps"),
+    ("kubeconfig", "clientConnection.kubeconfig"),
+    ("profiling", "enableProfiling"),
 ];

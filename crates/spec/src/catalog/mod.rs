@@ -16,9 +16,11 @@ mod kubelet_of_tectonic;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub(crate) use component::{Component, Target};
 pub(crate) use schema::{Field, Flag, FlagKind, Schema};
+pub(crate) use values::{Form, changed_builtin, flag_schema};
 
 use crate::values::{Invalid, KubeVersion};
 

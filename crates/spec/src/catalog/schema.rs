@@ -1,5 +1,7 @@
 //! The shape of a configuration document and of a command line, and since when and until when each part exists.
 
+use super::values::Form;
+
 /// What may stand at a place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schema {
@@ -9,11 +11,22 @@ pub(crate) enum Schema {
         max: i64,
     },
     Float,
+    /// A number in this range; `f64::MIN_POSITIVE` as the least means above 0.
+    Number {
+        min: f64,
+        max: f64,
+    },
     Text,
+    Form(Form),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A Go duration, as text.
     Duration,
+    /// A Go duration in this range, in milliseconds.
+    Within {
+        min: i64,
+        max: i64,
+    },
     List(&'static Schema),
     /// Any keys, values of one kind.
     Map(&'static Schema),
@@ -47,7 +60,8 @@ pub(crate) struct Field {
     pub(crate) schema: Schema,
     /// Within that of the field around it.
     pub(crate) available: Availability,
-    /// JSON of the component's own default, if it is the same in every version and does not depend on other fields.
+    /// JSON of the component's own default, if it is the same in every version and does not depend on other fields;
+    /// see also `changed_builtin`.
     pub(crate) builtin: Option<&'static str>,
 }
 
@@ -84,11 +98,18 @@ impl Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
     Bool,
+    /// Of 64 bits.
     Int,
+    Int32,
+    /// Not negative.
+    Natural,
     Float,
     Text,
     /// A Go duration.
     Duration,
+    Address,
+    /// `FIRST-LAST` or `FIRST+COUNT`.
+    PortRange,
     /// Separated by commas.
     List,
     /// `key=value`, separated by commas.
@@ -100,7 +121,8 @@ pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
     pub(crate) available: Availability,
-    /// As `--help` shows it, if it is the same in every version; `None` also stands for an empty one.
+    /// As `--help` shows it, if it is the same in every version; `None` also stands for an empty one. See also
+    /// `changed_builtin`.
     pub(crate) builtin: Option<&'static str>,
     /// In the newest version that has it.
     pub(crate) deprecated: bool,

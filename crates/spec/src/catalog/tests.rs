@@ -45,7 +45,22 @@ fn names_are_sorted_and_unique() {
     for component in Component::ALL.iter().filter(|component| !component.flags().is_empty()) {
         assert_sorted(component.name(), &component.flags().iter().map(|flag| flag.name).collect::<Vec<_>>());
     }
-    assert_sorted("hints", &Component::Kubelet.flag_fields().iter().map(|(flag, _)| *flag).collect::<Vec<_>>());
+    for component in Component::ALL.iter().filter(|component| !component.flag_fields().is_empty()) {
+        assert_sorted("hints", &component.flag_fields().iter().map(|(flag, _)| *flag).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_fields_that_flags_belong_into_exist() {
+    for component in Component::ALL {
+        for (flag, path) in component.flag_fields() {
+            let mut fields = component.config().unwrap();
+            for name in path.split('.') {
+                let field = fields.iter().find(|field| field.name == name);
+                fields = field.unwrap_or_else(|| panic!("{} --{flag}: {path}", component.name())).below();
+            }
+        }
+    }
 }
 
 fn assert_sane(at: &str, available: Availability, oldest: u32, newest: u32) {
@@ -79,9 +94,17 @@ fn fits(value: &Value, schema: Schema) -> bool {
         Schema::Bool => value.is_boolean(),
         Schema::Int { min, max } => value.as_i64().is_some_and(|number| (min..=max).contains(&number)),
         Schema::Float => value.is_number(),
+        Schema::Number { min, max } => value.as_f64().is_some_and(|number| (min..=max).contains(&number)),
         Schema::Text => value.is_string(),
+        Schema::Form(form) => {
+            let target = Target { component: Component::Kubelet, minor: Some(NEWEST) };
+            value.as_str().is_some_and(|text| form.check(text, target).is_ok())
+        }
         Schema::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         Schema::Duration => value.as_str().is_some_and(is_duration),
+        Schema::Within { min, max } => {
+            value.as_str().is_some_and(|text| crate::syntax::validate_duration_within(text, min, max).is_ok())
+        }
         Schema::List(of) => value.as_array().is_some_and(|items| items.iter().all(|item| fits(item, *of))),
         Schema::Map(of) => value.as_object().is_some_and(|entries| entries.values().all(|value| fits(value, *of))),
         Schema::Object(fields) => value.as_object().is_some_and(|entries| {
@@ -115,10 +138,10 @@ fn every_builtin_fits_its_field() {
 fn shown_fits(flag: &Flag, shown: &str) -> bool {
     match flag.kind {
         FlagKind::Bool => shown == "true" || shown == "false",
-        FlagKind::Int => shown.parse::<i64>().is_ok(),
+        FlagKind::Int | FlagKind::Int32 | FlagKind::Natural => shown.parse::<i64>().is_ok(),
         FlagKind::Float => shown.parse::<f64>().is_ok(),
         FlagKind::Duration => is_duration(shown),
-        FlagKind::Text | FlagKind::List | FlagKind::Map => !shown.is_empty(),
+        _ => !shown.is_empty(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Check, default, derived, from, or_default, ours, overlay, release};
+use super::{Check, agreement, default, derived, from, or_default, ours, overlay, release};
 use crate::catalog::Component;
 use crate::complete::{
     ClusterSpec, CompleteEtcd, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
@@ -15,7 +15,7 @@ use crate::complete::{
 use crate::config;
 use crate::origin::Setting;
 use crate::texts::{Image, Name, Registry};
-use crate::values::{ApiServerUrl, ClusterName, DomainName, KubeVersion};
+use crate::values::{ApiServerUrl, ClusterName, DomainName, KubeVersion, PodNetwork};
 
 pub(super) struct Inputs<'a> {
     pub(super) spec: &'a ClusterSpec,
@@ -62,6 +62,19 @@ fn laid_over(mut flags: FlagMap, user: &FlagMap, inputs: &Inputs<'_>, component:
     flags
 }
 
+/// A file of the user's at another place would take that of nodestrap's, and all that the spec says in it, away.
+fn check_config_flag(ours: &FlagMap, user: &FlagMap, component: Component, check: &Check<'_>) {
+    if let (Some(ours), Some(user)) = (ours.get("config"), user.get("config"))
+        && ours.value != user.value
+    {
+        check.report(
+            Some(&user.origin),
+            "nodestrap sets the flag --config itself",
+            format!("write the configuration as {}.config", component.place()),
+        );
+    }
+}
+
 /// How addresses are written in URLs: a node's own is of the family that services have first.
 struct Family {
     loopback: &'static str,
@@ -96,6 +109,11 @@ fn pod_networks(inputs: &Inputs<'_>) -> Setting<String> {
         from("cluster.networking.podCIDRs"),
         "each node gets a range of these networks for its pods",
     )
+}
+
+fn check_service_networks(inputs: &Inputs<'_>, user: &FlagMap, check: &Check<'_>) {
+    let services = &inputs.networking.service_cidrs.value.0;
+    agreement::check_networks(user, "service-cluster-ip-range", "serviceCIDRs", services, check);
 }
 
 /// Flags of the API server that depend on nothing, each with its reason.
@@ -133,7 +151,7 @@ const APISERVER: &[(&str, &str, &str)] = &[
     ("tls-private-key-file", "/etc/kubernetes/pki/apiserver.key", "its own key"),
 ];
 
-pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteKubeApiserver {
+pub(super) fn complete_apiserver(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeApiserver {
     let spec = &inputs.spec.kube_apiserver;
     let mut flags = defaults(APISERVER);
     let family = Family::of(inputs);
@@ -161,6 +179,7 @@ pub(super) fn complete_apiserver(inputs: &Inputs<'_>, _: &Check<'_>) -> Complete
         ),
     );
     set(&mut flags, "service-cluster-ip-range", service_networks(inputs));
+    check_service_networks(inputs, &spec.flags, check);
     CompleteKubeApiserver {
         image: component_image(&spec.image, inputs, "kube-apiserver"),
         internal_name: spec.internal_name.clone(),
@@ -193,7 +212,7 @@ const CONTROLLER_MANAGER: &[(&str, &str, &str)] = &[
     ("use-service-account-credentials", "true", "each controller has only the rights that it needs"),
 ];
 
-pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteKubeControllerManager {
+pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeControllerManager {
     let spec = &inputs.spec.kube_controller_manager;
     let mut flags = defaults(CONTROLLER_MANAGER);
     set(&mut flags, "cluster-cidr", pod_networks(inputs));
@@ -203,6 +222,19 @@ pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) ->
         derived(inputs.cluster_name.value.to_string(), from("cluster.name"), "names what it makes at the provider"),
     );
     set(&mut flags, "service-cluster-ip-range", service_networks(inputs));
+    check_service_networks(inputs, &spec.flags, check);
+    let pods = &inputs.networking.pod_cidrs.value.0;
+    agreement::check_networks(&spec.flags, "cluster-cidr", "podCIDRs", pods, check);
+    if let Some(allocate) = spec.flags.get("allocate-node-cidrs")
+        && allocate.value == "false"
+        && inputs.networking.pod_network.value == PodNetwork::Bridge
+    {
+        check.report(
+            Some(&allocate.origin),
+            "nodes get no range for their pods, and networking.podNetwork is bridge, which needs one",
+            "remove this flag, or write networking.podNetwork: none",
+        );
+    }
     CompleteKubeControllerManager {
         image: component_image(&spec.image, inputs, "kube-controller-manager"),
         flags: laid_over(flags, &spec.flags, inputs, Component::KubeControllerManager),
@@ -212,15 +244,13 @@ pub(super) fn complete_controller_manager(inputs: &Inputs<'_>, _: &Check<'_>) ->
 pub(super) fn complete_scheduler(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteKubeScheduler {
     const KUBECONFIG: &str = "/etc/kubernetes/scheduler.conf";
     let spec = &inputs.spec.kube_scheduler;
-    let mut flags = defaults(&[
+    let flags = defaults(&[
         ("authentication-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
         ("authorization-kubeconfig", KUBECONFIG, "who asks for metrics is checked by the API server"),
         ("bind-address", "127.0.0.1", "nobody outside needs it"),
         ("config", "/etc/kubernetes/scheduler.yaml", "nodestrap writes kubeScheduler.config to this file"),
     ]);
-    if spec.flags.contains_key("kubeconfig") {
-        flags.remove("config");
-    }
+    check_config_flag(&flags, &spec.flags, Component::KubeScheduler, check);
     let mut tree = ConfigTree::new();
     config::insert(&mut tree, &["clientConnection", "kubeconfig"], default(json!(KUBECONFIG), "its own identity"));
     config::insert(&mut tree, &["leaderElection", "leaderElect"], default(json!(true), "of several one is at work"));
@@ -245,7 +275,7 @@ const ETCD: &[(&str, &str, &str)] = &[
     ("trusted-ca-file", "/etc/kubernetes/pki/etcd/ca.crt", "etcd has an authority of its own"),
 ];
 
-pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd {
+pub(super) fn complete_etcd(inputs: &Inputs<'_>, check: &Check<'_>) -> CompleteEtcd {
     let spec = &inputs.spec.etcd;
     let data_folder =
         or_default(&spec.data_folder, || ours("/var/lib/etcd"), "where other tools look for the data of etcd");
@@ -287,6 +317,7 @@ pub(super) fn complete_etcd(inputs: &Inputs<'_>, _: &Check<'_>) -> CompleteEtcd 
         derived(inputs.cluster_name.value.to_string(), from("cluster.name"), "members of two clusters never mix"),
     );
     add_membership(&mut flags, &members.value, &domain.value, &family);
+    agreement::check_etcd(&members, &spec.flags, check);
     CompleteEtcd {
         image: image(&spec.image, inputs, "etcd", release(inputs.version.value).etcd_version),
         members,
@@ -337,10 +368,13 @@ pub(super) fn complete_proxy(inputs: &Inputs<'_>, check: &Check<'_>) -> Complete
         "hostname-override",
         default("$(NODE_NAME)".to_owned(), "it must know its own node as the kubelet does"),
     );
+    check_config_flag(&flags, &spec.flags, Component::KubeProxy, check);
+    let config = overlay(tree, &spec.config, check);
+    agreement::check_proxy(&config, release(inputs.version.value).target(Component::KubeProxy), check);
     CompleteKubeProxy {
         image: component_image(&spec.image, inputs, "kube-proxy"),
         kubeconfig: spec.kubeconfig.clone(),
-        config: overlay(tree, &spec.config, check),
+        config,
         flags: laid_over(flags, &spec.flags, inputs, Component::KubeProxy),
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn complete_group(
     let instance = instance_type(&machines, said, cluster.provider.value, check);
     let labels = or_default(&spec.labels, Labels::default, "no labels but those the kubelet sets itself");
     let taints = complete_taints(spec, role.value, &here("role"));
-    let max_pods = complete_max_pods(spec, cluster);
+    let max_pods = kubelet::max_pods_of_config(spec, here).unwrap_or_else(|| complete_max_pods(spec, cluster));
     let reservation = spec.reservation.clone().unwrap_or_else(|| match instance {
         Some(_) => derived(Reservation::Auto, vec![here("machines.instanceType")], "its size is known"),
         None => default(Reservation::None, "how large the machines are is not known"),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::os::Traits;
-use super::{Check, default, derived, from, overlay};
+use super::{Check, agreement, default, derived, from, overlay};
 use crate::catalog::Target;
 use crate::complete::{CompleteCluster, ConfigTree, GroupSpec};
 use crate::config;
@@ -103,7 +103,12 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
             )
         },
     );
-    overlay(ours, user, check)
+    let config = overlay(ours, user, check);
+    // nodestrap's own choices agree with each other.
+    if !user.is_empty() {
+        agreement::check_kubelet(&config, inputs.target, check);
+    }
+    config
 }
 
 /// What follows from the operating system, and from how its nodes join.
@@ -165,8 +170,19 @@ fn add_max_pods(inputs: &Inputs<'_>, tree: &mut ConfigTree, check: &Check<'_>) {
         };
         config::insert(tree, &["maxPods"], derived(json!(number), sources, "as many pods as the group says"));
     }
-    let written = config::find(&inputs.spec.kubelet.config, &["maxPods"]).map(config::node_to_json);
-    let effective = written.as_ref().and_then(Value::as_u64).and_then(|pods| u32::try_from(pods).ok()).or(number);
+    let written = written_pods(inputs.spec);
+    let effective = written.or(number);
+    if let (Some(written), Some(number), Origin::User(_)) = (written, number, &inputs.max_pods.origin) {
+        check.agree(
+            &inputs.spec.kubelet.config,
+            &["maxPods"],
+            |_| written == number,
+            || {
+                let message = format!("kubelet.config.maxPods is {written}, and maxPods of the group is {number}");
+                (message, "write maxPods of the group only: this field follows from it".to_owned())
+            },
+        );
+    }
     if let (Reservation::Auto, Some(instance), Some(pods)) = (inputs.reservation.value, inputs.instance, effective) {
         let reserved = match crate::quantity::reserved(instance.cpus, instance.memory_mib, pods) {
             Ok(reserved) => reserved,
@@ -191,6 +207,17 @@ fn add_max_pods(inputs: &Inputs<'_>, tree: &mut ConfigTree, check: &Check<'_>) {
             "write machines.instanceType (aws), or kubelet.config.kubeReserved",
         );
     }
+}
+
+fn written_pods(spec: &GroupSpec) -> Option<u32> {
+    let written = config::find(&spec.kubelet.config, &["maxPods"]).map(config::node_to_json)?;
+    written.as_u64().and_then(|pods| u32::try_from(pods).ok())
+}
+
+/// Of a group that says it as a field of the kubelet only.
+pub(super) fn max_pods_of_config(spec: &GroupSpec, here: impl Fn(&str) -> String) -> Option<Setting<MaxPods>> {
+    let written = if spec.max_pods.is_none() { written_pods(spec)? } else { return None };
+    Some(derived(MaxPods::Number(written), vec![here("kubelet.config.maxPods")], "what the kubelet is told"))
 }
 
 /// `None`: the node finds out, from the map and its own instance type.

@@ -1,5 +1,6 @@
 //! Every decision the user left open, made: pure, and the same for the same spec.
 
+mod agreement;
 mod cluster;
 mod containerd;
 mod control_plane;
