@@ -48,8 +48,11 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  nodestrap complete examples/minimal.yaml > complete.yaml")]
     Complete(CompleteArguments),
     /// Say where a value of the complete spec comes from.
-    #[command(after_help = "Examples:\n  nodestrap explain examples/minimal.yaml cluster.networking.clusterDNS\n  \
-                      nodestrap explain examples/minimal.yaml podNetwork\n  nodestrap explain examples/minimal.yaml")]
+    #[command(
+        override_usage = "nodestrap explain [OPTIONS] FILE... [PATH]",
+        after_help = "Examples:\n  nodestrap explain examples/minimal.yaml cluster.networking.clusterDNS\n  \
+                      nodestrap explain examples/minimal.yaml podNetwork\n  nodestrap explain examples/minimal.yaml"
+    )]
     Explain(ExplainArguments),
     /// Write what a node of a group receives, or show what would change on it.
     #[command(after_help = "Examples:\n  nodestrap render cluster.yaml --group workers > user-data\n  \
@@ -125,12 +128,20 @@ pub(crate) struct CompleteArguments {
 
 #[derive(Args)]
 pub(crate) struct ExplainArguments {
-    /// A file with one Cluster and its NodeGroups.
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// A path such as `cluster.networking.clusterDNS`, or its unique end; without it every value is listed.
-    #[arg(value_name = "PATH")]
-    pub(crate) path: Option<String>,
+    /// Files with one Cluster and its NodeGroups; then a path such as `cluster.networking.clusterDNS`, or its unique end.
+    /// Without a path every value is listed.
+    #[arg(required = true, value_name = "FILE")]
+    words: Vec<PathBuf>,
+}
+
+impl ExplainArguments {
+    /// The files, and the path: what comes last and is no file.
+    pub(crate) fn split(&self) -> (&[PathBuf], Option<&str>) {
+        match self.words.split_last() {
+            Some((last, files)) if !files.is_empty() && !last.is_file() => (files, last.to_str()),
+            _ => (&self.words, None),
+        }
+    }
 }
 
 #[derive(Args)]

@@ -59,8 +59,9 @@ pub(crate) fn complete(arguments: &CompleteArguments, screen: &Screen) -> Outcom
 }
 
 pub(crate) fn explain(arguments: &ExplainArguments, screen: &Screen) -> Outcome {
-    let spec = load_complete(std::slice::from_ref(&arguments.file), screen)?;
-    let wanted = arguments.path.as_deref().map_or(EVERYTHING.to_vec(), |path| vec![path]);
+    let (files, path) = arguments.split();
+    let spec = load_complete(files, screen)?;
+    let wanted = path.map_or(EVERYTHING.to_vec(), |path| vec![path]);
     let mut explanations = Vec::new();
     for path in wanted {
         explanations.extend(spec::explain(&spec, path).map_err(not_found)?);

@@ -116,6 +116,16 @@ fn a_value_is_explained_by_its_whole_path_or_its_unique_end() {
 }
 
 #[test]
+fn a_spec_in_several_files_is_explained() {
+    let minimal = text(example("minimal.yaml"));
+    let (cluster, group) = minimal.split_once("---\n").unwrap();
+    let ((_one, cluster), (_other, group)) = (spec(cluster), spec(group));
+    let said = nodestrap(["explain", &cluster, &group, "networking.clusterDNS"]).expect(0).out;
+    assert_eq!(said, on_example("explain", &["networking.clusterDNS"]).expect(0).out);
+    nodestrap(["explain", &group, &cluster]).expect(0);
+}
+
+#[test]
 fn an_unknown_path_names_the_nearest_one() {
     let ran = on_example("explain", &["clusterDNSS"]).expect(2);
     ran.says(&["there is no setting \"clusterDNSS\"", "did you mean cluster.networking.clusterDNS"]);
