@@ -168,6 +168,17 @@ fn a_value_that_fills_the_file() {
 }
 
 /// What is not text at all.
+/// What the cluster says, every group has.
+#[test]
+fn much_of_a_cluster_in_many_groups() {
+    let minimal = text(example("minimal.yaml"));
+    let (cluster, group) = minimal.split_once("---\n").unwrap();
+    let sysctls: String = (0..2000).map(|number| format!("    vm.n{number}: \"1\"\n")).collect();
+    let groups = (0..1000).map(|number| format!("---\n{}", group.replace("workers", &format!("workers-{number}"))));
+    let spec = format!("{cluster}  sysctls:\n{sysctls}{}", groups.collect::<String>());
+    is_refused(spec.as_bytes(), &["1000 groups with 2000 each", "sysctls"]);
+}
+
 #[test]
 fn bytes_that_are_no_text() {
     is_refused(&[0xff; 4096], &["UTF-8"]);

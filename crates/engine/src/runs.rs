@@ -22,6 +22,8 @@ pub(crate) struct RunRecord {
     /// Of the last event so far.
     pub(crate) ended: Timestamp,
     pub(crate) outcome: RunOutcome,
+    /// The step that asked for a reboot. The machine may go down before the run has written its end.
+    pub(crate) rebooting_for: Option<StepId>,
     pub(crate) outline: Vec<StepOutline>,
     /// In the order of the outline.
     pub(crate) steps: Vec<StepRecord>,
@@ -106,6 +108,7 @@ impl RunRecord {
             started: at,
             ended: at,
             outcome: RunOutcome::Unfinished,
+            rebooting_for: None,
             outline: Vec::new(),
             steps: Vec::new(),
             phases: Vec::new(),
@@ -179,10 +182,8 @@ impl RunRecord {
             | EventKind::PhaseFinished { .. }
             | EventKind::PhaseFailed { .. } => self.note_phase(event),
             EventKind::FactsGathered { facts } => self.facts.clone_from(facts),
-            EventKind::RunOpened { .. }
-            | EventKind::RunStarted { .. }
-            | EventKind::RebootRequested { .. }
-            | EventKind::Unknown => {}
+            EventKind::RebootRequested { id, .. } => self.rebooting_for = Some(id.clone()),
+            EventKind::RunOpened { .. } | EventKind::RunStarted { .. } | EventKind::Unknown => {}
         }
     }
 

@@ -261,15 +261,17 @@ fn note(run: &RunRecord, step: usize) -> Option<&str> {
 
 fn verdict(run: &RunRecord, duration: Duration, position: Position) -> (String, Mood) {
     let took = human_duration(duration);
+    let rebooting = |step: &StepId| (format!("rebooting after {took}, for {}", clean(step.as_str())), Mood::Open);
     match &run.outcome {
         RunOutcome::Done => (format!("done in {took}"), Mood::Good),
         RunOutcome::NothingToDo => ("nothing to do".to_owned(), Mood::Good),
         RunOutcome::Failed { step, .. } => (format!("failed after {took} at {}", clean(step.as_str())), Mood::Bad),
-        RunOutcome::Rebooting { step, .. } => {
-            (format!("rebooting after {took}, for {}", clean(step.as_str())), Mood::Open)
-        }
-        RunOutcome::Unfinished if position.number < position.of => (format!("cut off after {took}"), Mood::Open),
-        RunOutcome::Unfinished => (format!("not ended after {took}"), Mood::Open),
+        RunOutcome::Rebooting { step, .. } => rebooting(step),
+        RunOutcome::Unfinished => match &run.rebooting_for {
+            Some(step) => rebooting(step),
+            None if position.number < position.of => (format!("cut off after {took}"), Mood::Open),
+            None => (format!("not ended after {took}"), Mood::Open),
+        },
     }
 }
 

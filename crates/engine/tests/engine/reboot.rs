@@ -2,7 +2,7 @@
 
 use engine::{
     Condition, EventKind, Executor, History, Journal, Plan, Report, RetryPolicy, Run, RunOutcome, Step, StepContext,
-    StepError, StepOutcome, Workers,
+    StepError, StepOutcome, Style, Timeline, Workers,
 };
 
 use crate::support::{FakeClock, FakeStore, plan, step};
@@ -70,6 +70,19 @@ fn a_reboot_ends_the_run_and_the_next_boot_goes_on() {
         let report = run_in(&store, "two", &CONTENT, workers);
         assert_eq!(report.outcome, RunOutcome::Done);
         assert_eq!(report.step("files").unwrap().outcome, StepOutcome::AlreadySo, "not done a second time");
+    }
+}
+
+/// systemd may end the process that asked before it has written anything more.
+#[test]
+fn a_run_that_the_reboot_itself_cut_off_is_shown_as_one_that_reboots() {
+    let store = FakeStore::default();
+    run_in(&store, "one", &WANTED, Workers::Threads(1));
+    let (journal, _) = Journal::open(store.clone()).unwrap();
+    let asked = journal.events().iter().position(|event| matches!(event.kind, EventKind::RebootRequested { .. }));
+    for shown in [&journal.events()[..=asked.unwrap()], journal.events()] {
+        let text = Timeline::from_events(shown).to_text(100, Style::Plain);
+        assert!(text.starts_with("rebooting after ") && text.contains(", for reboot\n"), "{text}");
     }
 }
 
