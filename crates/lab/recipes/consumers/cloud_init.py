@@ -81,7 +81,7 @@ def load_handler(payload, number):
     specification.loader.exec_module(module)
     # What it would download is nowhere, and there is no network here: an empty file takes its place.
     if hasattr(module, "download"):
-        module.download = lambda urls, digest, path: make_empty(path)
+        module.download = lambda urls, digest, path, proxy: make_empty(path)
     return handlers.fixup_handler(module)
 
 
