@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::Signal;
 
 use crate::cache::{Cache, Consumers};
-use crate::command::{last_lines, output_text, stdout_of, tail};
+use crate::command::{last_lines, output_text, tail};
 use crate::consumers::IgnitionSpec;
 use crate::control_plane::log_path;
 use crate::keeper::{self, keep_node, nspawn_process};
@@ -266,17 +268,23 @@ impl Node {
     pub fn exec(&self, words: &[&str]) -> Result<Output> {
         let (program, arguments) = words.split_first().context("no command was given")?;
         let mut command = self.command(program)?;
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("running {program} on {}", self.name))
+        output_of_stoppable(command.args(arguments)).with_context(|| format!("running {program} on {}", self.name))
     }
 
     /// Runs a command on the node and returns its standard output; a failure is an error that quotes it.
     pub fn run(&self, words: &[&str]) -> Result<String> {
         let (program, arguments) = words.split_first().context("no command was given")?;
-        stdout_of(self.command(program)?.args(arguments)).with_context(|| format!("on {}", self.name))
+        let output = self.exec(words)?;
+        if !output.status.success() {
+            bail!(
+                "{program} {} on {} ended with {}\n{}",
+                arguments.join(" "),
+                self.name,
+                output.status,
+                output_text(&output)
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// A file as the running node sees it, `/run` and `/proc` included.
@@ -359,3 +367,28 @@ impl Node {
         text
     }
 }
+
+/// A machine that goes down stops all its processes before it ends them, and nsenter then stops itself, as its child did.
+/// It would never wake up, never bury its child, and so keep the machine from ending.
+fn output_of_stoppable(command: &mut Command) -> std::io::Result<Output> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let id = ProcessId::observe(child.id());
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::park_timeout(STOPPED_LOOK);
+                if let Some(id) = id.filter(|id| id.is_stopped()) {
+                    id.signal(Signal::CONT);
+                }
+            }
+        });
+        let output = child.wait_with_output();
+        ended.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
+        output
+    })
+}
+
+/// How often it is looked at whether a command has been stopped.
+const STOPPED_LOOK: Duration = Duration::from_millis(100);

@@ -41,6 +41,10 @@ impl ProcessId {
         matches!(state_and_start_time(self.pid), Some((state, start)) if start == self.start_time && !"ZX".contains(state))
     }
 
+    pub(crate) fn is_stopped(self) -> bool {
+        matches!(state_and_start_time(self.pid), Some(('T', start)) if start == self.start_time)
+    }
+
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);
     }

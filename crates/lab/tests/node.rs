@@ -34,7 +34,14 @@ fn boots_reboots_and_survives_a_power_cut_with_its_files() {
     let containerd = node.exec(&["systemctl", "is-enabled", "containerd"]).expect("systemctl");
     assert_eq!(String::from_utf8_lossy(&containerd.stdout).trim(), "disabled");
 
-    node.reboot().expect("reboot");
+    // A command that is under way when the node goes down ends with it, and does not hold it up.
+    std::thread::scope(|scope| {
+        let cut_off = scope.spawn(|| node.exec(&["sh", "-c", "touch /var/under-way; sleep 1000"]));
+        node.wait_until("the command is under way", BOOT, |node| Ok(node.root().join("var/under-way").exists()))
+            .expect("it starts");
+        node.reboot().expect("reboot");
+        assert!(!cut_off.join().expect("no panic").is_ok_and(|output| output.status.success()));
+    });
     node.wait_booted(BOOT).expect("second boot");
     let second_boot_id = node.boot_id().expect("boot id");
     assert_ne!(second_boot_id, first_boot_id);
