@@ -52,7 +52,7 @@ impl Server {
         format!("{}://{}{path}", self.scheme, self.address)
     }
 
-    /// The heads of all requests so far.
+    /// All requests so far, heads and bodies.
     pub(crate) fn questions(&self) -> Vec<String> {
         self.questions.lock().unwrap().clone()
     }
@@ -88,6 +88,15 @@ fn serve(
             _ => return,
         }
     }
+    // Whoever closes with something unread resets the connection, and the answer can be lost with it.
+    let head = String::from_utf8_lossy(&question).to_lowercase();
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length:")).map_or(0, |n| n.trim().parse().unwrap());
+    let mut body = vec![0; length];
+    if stream.read_exact(&mut body).is_err() {
+        return;
+    }
+    question.extend(body);
     seen.lock().unwrap().push(String::from_utf8_lossy(&question).into_owned());
     answer(number, stream.as_mut());
     let _ = stream.flush();
