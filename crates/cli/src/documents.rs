@@ -49,12 +49,15 @@ fn load_source(file: &Path, screen: &Screen) -> Result<Source, Failure> {
 /// A path in a spec is relative to that spec.
 fn read_reference(reference: &FileReference) -> Result<Vec<u8>, String> {
     let beside = Path::new(&reference.position.file).parent().unwrap_or(Path::new("."));
-    let path = beside.join(&reference.path);
-    // A pipe that nobody writes to would be waited for for ever.
-    if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+    read_found(&beside.join(&reference.path))
+}
+
+/// Of something that nobody named on the command line: a pipe would be waited for for ever.
+pub(crate) fn read_found(path: &Path) -> Result<Vec<u8>, String> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err("it is not a file".to_owned());
     }
-    read_limited(&path)
+    read_limited(path)
 }
 
 pub(crate) fn read_limited(path: &Path) -> Result<Vec<u8>, String> {

@@ -38,11 +38,9 @@ pub(crate) fn run(arguments: &RenderArguments, screen: &Screen) -> Outcome {
             deliver(group.bundle.to_json().as_bytes(), out, &format!("bundle {digest}"), screen)
         }
         Format::Machines => {
-            let (template, machines) = group.machines().or_fail(Code::WrongInput)?;
+            let (template, machines, carries) = group.machines().or_fail(Code::WrongInput)?;
             let outcome = write_documents(&[template, machines], out, screen);
-            if let Some(format) = group.format() {
-                tell_store(&group.user_data(format).or_fail(Code::WrongInput)?.carries, screen);
-            }
+            tell_store(&carries, screen);
             outcome
         }
         format => {
@@ -114,17 +112,10 @@ fn render_all(spec: &spec::CompleteSpec, arguments: &RenderArguments, screen: &S
         };
         let name = format!("{}.{}", group.bundle.group, suffix(format));
         let remark = format!("{}: {} bytes, {what}", out.join(&name).display(), bytes.len());
-        Ok(((name, SECRET_MODE, bytes), remark, carries))
+        Ok(((name, SECRET_MODE, bytes), (remark, carries)))
     })
     .or_fail(Code::WrongInput)?;
-    let mut remarks = Vec::with_capacity(groups.len());
-    let files: Vec<_> = groups
-        .into_iter()
-        .map(|(file, remark, carries)| {
-            remarks.push((remark, carries));
-            file
-        })
-        .collect();
+    let (files, remarks): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
     fill_new_folder(out, files)?;
     for (remark, carries) in remarks {
         screen.remark(&remark);

@@ -14,8 +14,12 @@ const TAIL_LINES: usize = 25;
 /// Runs a program to its end; its standard output is the value, a failure quotes its standard error.
 pub fn stdout_of(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {}", describe(command)))?;
+    stdout_if_well(command, &output)
+}
+
+pub(crate) fn stdout_if_well(command: &Command, output: &Output) -> Result<String> {
     if !output.status.success() {
-        bail!("{} ended with {}\n{}", describe(command), output.status, output_text(&output));
+        bail!("{} ended with {}\n{}", describe(command), output.status, output_text(output));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -33,10 +37,7 @@ pub(crate) fn stdout_with_input(command: &mut Command, input: &str) -> Result<St
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().with_context(|| format!("running {}", describe(command)))?;
-    if !output.status.success() {
-        bail!("{} ended with {}\n{}", describe(command), output.status, output_text(&output));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    stdout_if_well(command, &output)
 }
 
 /// Runs a slow program with its output in a log file; a failure quotes the end of the log.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::Signal;
 
 use crate::cache::{Cache, Consumers};
-use crate::command::{last_lines, output_text, tail};
+use crate::command::{last_lines, output_text, stdout_if_well, tail};
 use crate::consumers::IgnitionSpec;
 use crate::control_plane::log_path;
 use crate::keeper::{self, keep_node, nspawn_process};
@@ -274,17 +274,9 @@ impl Node {
     /// Runs a command on the node and returns its standard output; a failure is an error that quotes it.
     pub fn run(&self, words: &[&str]) -> Result<String> {
         let (program, arguments) = words.split_first().context("no command was given")?;
-        let output = self.exec(words)?;
-        if !output.status.success() {
-            bail!(
-                "{program} {} on {} ended with {}\n{}",
-                arguments.join(" "),
-                self.name,
-                output.status,
-                output_text(&output)
-            );
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let mut command = self.command(program)?;
+        let output = output_of_stoppable(command.args(arguments)).with_context(|| format!("on {}", self.name))?;
+        stdout_if_well(&command, &output).with_context(|| format!("on {}", self.name))
     }
 
     /// A file as the running node sees it, `/run` and `/proc` included.

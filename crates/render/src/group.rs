@@ -9,7 +9,7 @@ use crate::delivery::machines::{
     Document, Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group,
     gce_instance_template,
 };
-use crate::delivery::{self, Compress, Delivery, Format, Installation, Proxy, Store, UserData, UserDataPart};
+use crate::delivery::{self, Carries, Compress, Delivery, Format, Installation, Proxy, Store, UserData, UserDataPart};
 use crate::diff::Besides;
 use crate::error::RenderError;
 use crate::node::{find_group, render_node};
@@ -155,7 +155,7 @@ impl GroupDelivery<'_> {
     }
 
     /// The provider's template of a machine, and the group that keeps so many of them running.
-    pub fn machines(&self) -> Result<(Document, Document), RenderError> {
+    pub fn machines(&self) -> Result<(Document, Document, Carries), RenderError> {
         let format = self.format().ok_or(RenderError::FolderHasNoUserData)?;
         let user_data = self.user_data(format)?;
         let machines = self.describe_machines()?;
@@ -163,12 +163,12 @@ impl GroupDelivery<'_> {
             Provider::Aws => {
                 let template = aws_launch_template(&machines, &user_data)?;
                 let group = aws_auto_scaling_group(&machines, &template)?;
-                Ok((template, group))
+                Ok((template, group, user_data.carries))
             }
             Provider::Gce => {
                 let template = gce_instance_template(&machines, &user_data)?;
                 let group = gce_instance_group(&machines, &template)?;
-                Ok((template, group))
+                Ok((template, group, user_data.carries))
             }
             other => Err(RenderError::NoTemplates { provider: other.to_string() }),
         }

@@ -76,7 +76,7 @@ fn rendered(spec: &spec::CompleteSpec) -> Tree {
             Err(error) => tree.insert("user-data.error.txt".to_owned(), format!("{error}\n").into_bytes()),
         };
     }
-    if let Ok((template, machines)) = group.machines() {
+    if let Ok((template, machines, _)) = group.machines() {
         for document in [template, machines] {
             tree.insert(format!("{}.json", document.kind), document.to_json().into_bytes());
         }

@@ -11,6 +11,7 @@ use host::machine::LinuxClock;
 use pki::{Document, PkiFile, Secret, Validity};
 use serde::Serialize;
 
+use crate::documents::{read_found, read_limited};
 use crate::outcome::{Code, Failure, OrFail};
 use crate::show::{Paint, Screen};
 
@@ -159,12 +160,7 @@ fn walk(folder: &Path, prefix: &str, depth: usize, found: &mut Loaded) -> std::i
 
 impl Loaded {
     fn add_of_folder(&mut self, file: &Path, name: &str, path: String) {
-        // Reading a pipe would take for ever.
-        let content = match std::fs::metadata(file) {
-            Ok(kind) if !kind.is_file() => Err("it is not a file".to_owned()),
-            Ok(_) => read_text(file),
-            Err(error) => Err(error.to_string()),
-        };
+        let content = read_found(file).and_then(text_of);
         // Many programs call their configuration so.
         let is_kubeconfig = || content.as_ref().is_ok_and(|text| text.expose().contains("current-context"));
         if name.ends_with(".conf") && !KUBECONFIGS.contains(&name) && !is_kubeconfig() {
@@ -177,7 +173,7 @@ impl Loaded {
     /// A file that somebody named.
     pub(crate) fn add(&mut self, file: &Path, path: String) {
         self.exposed.extend(exposure(file, &path));
-        self.documents.push(Document { path, content: read_text(file) });
+        self.documents.push(Document { path, content: read_limited(file).and_then(text_of) });
     }
 
     /// Those of a folder, below its name.
@@ -188,7 +184,6 @@ impl Loaded {
     }
 }
 
-fn read_text(file: &Path) -> Result<Secret, String> {
-    let bytes = crate::documents::read_limited(file)?;
+fn text_of(bytes: Vec<u8>) -> Result<Secret, String> {
     String::from_utf8(bytes).map(Secret::new).map_err(|_| "it is not text, as PEM is".to_owned())
 }

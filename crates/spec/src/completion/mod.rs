@@ -50,7 +50,9 @@ fn complete_with(spec: &Spec, pki_check: PkiCheck) -> Result<CompleteSpec, Vec<M
     let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources), pki_check };
     let documents = &spec.documents;
     let name = &documents.name;
-    check_copies(documents, &spec.sources)?;
+    if exceeds_copies(documents, &check) {
+        return Err(check.drafts.finish());
+    }
     let cluster = cluster::complete_cluster(&documents.cluster, name, &check);
     let groups = documents
         .groups
@@ -86,7 +88,7 @@ pub(crate) fn check_apart<'a>(documents: &Documents, sources: &'a Sources, draft
 }
 
 /// Every group has what the cluster has: a short spec could ask for more than fits into memory.
-fn check_copies(documents: &Documents, sources: &Sources) -> Result<(), Vec<Mistake>> {
+fn exceeds_copies(documents: &Documents, check: &Check<'_>) -> bool {
     const MOST: usize = 1_000_000;
     fn sized<T>(list: &Option<Setting<T>>, length: impl Fn(&T) -> usize) -> Option<(usize, &Origin)> {
         list.as_ref().map(|list| (length(&list.value), &list.origin))
@@ -100,18 +102,17 @@ fn check_copies(documents: &Documents, sources: &Sources) -> Result<(), Vec<Mist
         sized(&spec.kernel_modules, Vec::len),
         sized(&spec.sysctls, BTreeMap::len),
     ];
-    let Some((length, origin)) = lists.into_iter().flatten().max_by_key(|(length, _)| *length) else { return Ok(()) };
+    let Some((length, origin)) = lists.into_iter().flatten().max_by_key(|(length, _)| *length) else { return false };
     let groups = documents.groups.len();
     if length * groups <= MOST {
-        return Ok(());
+        return false;
     }
-    let check = Check { sources, drafts: Drafts::new(sources), pki_check: PkiCheck::Later };
     check.report(
         Some(origin),
         format!("{groups} groups with {length} each are more than {MOST}"),
         "write in a group what only that group needs, or make several specs of this one",
     );
-    Err(check.drafts.finish())
+    true
 }
 
 fn default<T>(value: T, reason: &'static str) -> Setting<T> {
