@@ -12,7 +12,7 @@ use crate::bundle::{
     API_VERSION, Archive, Bundle, File, Gate, Hook, Join, MAX_BUNDLE_BYTES, NodeKind, Package, Runtime, Secrecy, Start,
     Unit,
 };
-use crate::check::{octal, validate_bundle, validate_path};
+use crate::check::{Places, octal, validate_bundle, validate_path};
 use crate::content::Content;
 use crate::error::BundleError;
 use crate::json::{Layout, Writer};
@@ -134,8 +134,8 @@ impl Bundle {
     }
 
     /// Whether the bundle keeps all rules and, as a file, the limit of size.
-    pub(crate) fn validate(&self) -> Result<(), BundleError> {
-        validate_bundle(self)?;
+    pub(crate) fn validate(&self, places: Places) -> Result<(), BundleError> {
+        validate_bundle(self, places)?;
         // JSON makes six bytes of one at most: only what comes near the limit has to be written to know its size.
         let contents: usize = self.files.iter().map(|file| file.content.len() + ENTRY_BYTES).sum();
         if contents < MAX_BUNDLE_BYTES / 8 { Ok(()) } else { limit(self.to_json().len()) }
@@ -317,7 +317,7 @@ fn read(
         join: document.join,
     };
     // The rules before the digest: what is wrong with a bundle written by hand is more use than that it was changed.
-    validate_bundle(&bundle)?;
+    validate_bundle(&bundle, Places::New)?;
     let actual = bundle.digest();
     if actual != document.digest {
         return Err(BundleError::Digest { stated: document.digest, actual });

@@ -150,10 +150,13 @@ impl Writer {
     }
 
     fn line_break(&mut self) {
+        /// Deeper than most documents go.
+        const LINE_START: &str = "\n                ";
         if self.layout == Layout::Indented {
-            self.text.push('\n');
-            for _ in 0..self.depth {
-                self.text.push_str("  ");
+            let width = 1 + 2 * self.depth;
+            self.text.push_str(&LINE_START[..width.min(LINE_START.len())]);
+            for _ in LINE_START.len()..width {
+                self.text.push(' ');
             }
         }
     }
@@ -161,29 +164,37 @@ impl Writer {
 
 /// Writes a string with its quotes, and no more escapes than JSON asks for.
 pub(crate) fn quote(string: &str, text: &mut String) {
-    /// As many as are looked at in one go.
-    const BLOCK: usize = 16;
-    let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     text.reserve(string.len() + 2);
     text.push('"');
+    let bytes = string.as_bytes();
     let mut copied = 0;
-    let mut write_escapes = |start: usize, bytes: &[u8]| {
-        for (offset, byte) in bytes.iter().enumerate().filter(|(_, byte)| special(**byte)) {
-            text.push_str(&string[copied..start + offset]);
-            copied = start + offset + 1;
-            escape(*byte, text);
-        }
-    };
-    let (blocks, rest) = string.as_bytes().as_chunks::<BLOCK>();
-    for (number, block) in blocks.iter().enumerate() {
-        // Without an early end, for the compiler to compare them all at once.
-        if block.iter().fold(false, |found, byte| found | special(*byte)) {
-            write_escapes(number * BLOCK, block);
-        }
+    while let Some(length) = plain_length(&bytes[copied..]) {
+        let special = copied + length;
+        text.push_str(&string[copied..special]);
+        escape(bytes[special], text);
+        copied = special + 1;
     }
-    write_escapes(blocks.len() * BLOCK, rest);
     text.push_str(&string[copied..]);
     text.push('"');
+}
+
+/// How many bytes stand before the first that needs an escape, if one does. Eight are looked at in one go.
+fn plain_length(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The highest bit of a byte: it was less than the other one. A carry can spoil later bytes, never the first.
+        let below = |word: u64, least: u8| word.wrapping_sub(ONES * u64::from(least)) & !word & HIGH;
+        let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+        let special = below(word, b' ') | equal(b'"') | equal(b'\\');
+        if special != 0 {
+            return Some(number * 8 + special.trailing_zeros() as usize / 8);
+        }
+    }
+    let in_rest = rest.iter().position(|byte| *byte < b' ' || *byte == b'"' || *byte == b'\\');
+    in_rest.map(|at| words.len() * 8 + at)
 }
 
 fn escape(byte: u8, text: &mut String) {

@@ -35,8 +35,7 @@ pub(crate) fn client_certificate(group: &CompleteGroup) -> String {
 
 /// The `KubeletConfiguration` as YAML.
 pub(crate) fn render_config(tree: &ConfigTree) -> Vec<u8> {
-    let header = [("apiVersion", "kubelet.config.k8s.io/v1beta1"), ("kind", "KubeletConfiguration")];
-    render_config_yaml(header, tree).into_bytes()
+    render_config_yaml("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", tree).into_bytes()
 }
 
 /// The plain document of a tree whose leaves know their origin.

@@ -127,7 +127,7 @@ fn write_runtime(writer: &mut Writer, Runtime { name, source, archive, package }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::Value;
@@ -136,7 +136,7 @@ mod tests {
     use crate::bundle::Start;
 
     /// One with everything that a bundle may have.
-    fn everything() -> Bundle {
+    pub(crate) fn everything() -> Bundle {
         let text = str::to_owned;
         Bundle {
             cluster: text("demo"),

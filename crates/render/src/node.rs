@@ -42,7 +42,8 @@ pub(crate) fn render_node<'s>(
         Layout::Eksctl => layout::eksctl::render(spec, group, shared),
         Layout::Tectonic => layout::tectonic::render(spec, group, shared),
     }?;
-    shared.recognise(&mut bundle.files);
+    bundle.files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    shared.finish(&mut bundle).map_err(|problem| RenderError::Bundle { problem })?;
     Ok(bundle)
 }
 
@@ -68,7 +69,7 @@ fn render<'s>(
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
 
-    finish(Bundle {
+    Ok(Bundle {
         cluster: name.to_owned(),
         group: node_group.name.value.to_string(),
         kubernetes_version: group.kubernetes_version.value.to_string(),
@@ -81,13 +82,6 @@ fn render<'s>(
         gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?),
         join,
     })
-}
-
-/// Sorts what must be sorted and checks the rules that every bundle keeps.
-pub(crate) fn finish(mut bundle: Bundle) -> Result<Bundle, RenderError> {
-    bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
-    bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
-    Ok(bundle)
 }
 
 pub(crate) fn kind(cluster: &CompleteCluster, group: &CompleteGroup) -> NodeKind {

@@ -7,9 +7,10 @@ use std::cell::RefCell;
 
 use spec::{ConfigNode, ConfigTree};
 
-use crate::bundle::File;
+use crate::bundle::{Bundle, File};
+use crate::check::Places;
 use crate::content::{self, Content};
-use crate::error::RenderError;
+use crate::error::{BundleError, RenderError};
 use crate::kubelet::KubeletUnit;
 use crate::system::KernelUnit;
 
@@ -23,8 +24,14 @@ pub(crate) struct Shared<'s> {
     pub(crate) kubelet_unit: Last<KubeletUnit<'s>>,
     /// By the path of nodestrap.
     pub(crate) network_unit: Last<&'s str>,
-    /// Of the last group, in their order.
-    files: RefCell<Vec<(String, Content)>>,
+    last: RefCell<LastFiles>,
+}
+
+/// The files of the last bundle, which keep all rules.
+#[derive(Default)]
+struct LastFiles {
+    files: Vec<File>,
+    gate: String,
 }
 
 /// What was written last, and from what.
@@ -64,21 +71,35 @@ impl PartialEq for Values<'_> {
 }
 
 impl Shared<'_> {
-    /// Content that the last group has in the same place is taken from there, with its digest. Groups that have not the
-    /// same files have little in common, and nothing to gain.
-    pub(crate) fn recognise(&self, files: &mut [File]) {
-        let mut known = self.files.borrow_mut();
-        known.truncate(files.len());
-        for (index, file) in files.iter_mut().enumerate() {
-            match known.get_mut(index) {
-                Some((path, content)) if *path == file.path && *content == file.content => {
-                    file.content = content.clone();
-                }
-                Some((path, content)) if *path == file.path => *content = file.content.clone(),
-                Some(other) => *other = (file.path.clone(), file.content.clone()),
-                None => known.push((file.path.clone(), file.content.clone())),
+    /// Checks the rules that every bundle keeps. Content that the last one has in the same place is taken from there, with
+    /// its digest; bundles that have not the same files have little in common, and nothing to gain.
+    pub(crate) fn finish(&self, bundle: &mut Bundle) -> Result<(), BundleError> {
+        let mut last = self.last.borrow_mut();
+        if !last.has_places_of(bundle) {
+            bundle.validate(Places::New)?;
+            *last = LastFiles { files: bundle.files.clone(), gate: bundle.gate.path.clone() };
+            return Ok(());
+        }
+        bundle.validate(Places::Known)?;
+        for (known, file) in last.files.iter_mut().zip(&mut bundle.files) {
+            match known.content == file.content {
+                true => file.content = known.content.clone(),
+                false => known.content = file.content.clone(),
             }
         }
+        Ok(())
+    }
+}
+
+impl LastFiles {
+    fn has_places_of(&self, bundle: &Bundle) -> bool {
+        let same_place = |(one, other): (&File, &File)| {
+            content::same(one.path.as_bytes(), other.path.as_bytes())
+                && (one.mode, one.secrecy) == (other.mode, other.secrecy)
+        };
+        self.files.len() == bundle.files.len()
+            && self.gate == bundle.gate.path
+            && self.files.iter().zip(&bundle.files).all(same_place)
     }
 }
 
@@ -101,6 +122,8 @@ mod tests {
     use spec::{Origin, Setting};
 
     use super::*;
+    use crate::bundle::Secrecy;
+    use crate::manifest::tests::everything;
 
     fn tree(value: i64, reason: &'static str) -> ConfigTree {
         let leaf = ConfigNode::Leaf(Setting { value: json!(value), origin: Origin::Default { reason } });
@@ -120,18 +143,39 @@ mod tests {
         assert_eq!(*shared.kubeconfig.of("a", |_| Ok(b"1".into())).unwrap(), *b"1");
     }
 
+    fn with_files(files: Vec<File>) -> Bundle {
+        Bundle { files, hooks: Vec::new(), ..everything() }
+    }
+
     #[test]
     fn only_the_same_content_in_the_same_place_is_recognised() {
         let shared = Shared::default();
         let recognised = |path: &str, content: &str| {
-            let mut files = [File::public(path, content)];
-            shared.recognise(&mut files);
-            files[0].content.clone()
+            let mut bundle = with_files(vec![File::public(path, content)]);
+            shared.finish(&mut bundle).unwrap();
+            bundle.files[0].content.clone()
         };
         let first = recognised("/a", "same");
         assert!(std::ptr::eq(&raw const *recognised("/a", "same"), &raw const *first));
         assert_eq!(*recognised("/a", "other"), *b"other");
         assert_eq!(*recognised("/b", "same"), *b"same");
         assert_eq!(*recognised("/a", "same"), *b"same");
+    }
+
+    #[test]
+    fn what_is_somewhere_else_is_looked_at_again() {
+        let good = || with_files(vec![File::public("/a", "1"), File::public("/b", "2")]);
+        let mut wrong = [good(), good(), good(), good(), good()];
+        wrong[0].files[1].path = "/b/..".to_owned();
+        wrong[1].files[1].path = "/a/b".to_owned();
+        wrong[2].files[1].secrecy = Secrecy::Secret;
+        wrong[3].files[1].mode = 0o1777;
+        wrong[4].gate.path = "/a".to_owned();
+        let shared = Shared::default();
+        for mut bundle in wrong {
+            shared.finish(&mut good()).unwrap();
+            let error = bundle.validate(Places::New).unwrap_err();
+            assert_eq!(shared.finish(&mut bundle).unwrap_err(), error);
+        }
     }
 }

@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
 use spec::{
     CompleteCluster, CompleteDnsController, CompleteEtcd, CompleteGroup, CompleteKubeApiserver,
-    CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler, ConfigTree, PkiFolder, Role, Setting,
-    render_yaml,
+    CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler, PkiFolder, Role, Setting,
+    render_config_yaml,
 };
 
 use crate::bundle::File;
 use crate::error::RenderError;
-use crate::kubelet::{leaf_text, object};
+use crate::kubelet::leaf_text;
 use crate::pod::{Mounts, Pod, Probe, Resources};
 use crate::system::is_red_hat_like;
 
@@ -137,8 +136,7 @@ const CLIENT_KUBECONFIG: &[&str] = &["clientConnection", "kubeconfig"];
 /// Only if the scheduler is told of it.
 fn scheduler_config(scheduler: &CompleteKubeScheduler) -> Option<File> {
     let path = &scheduler.flags.get("config")?.value;
-    let content =
-        render_component_config(&scheduler.config, "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration");
+    let content = render_config_yaml("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration", &scheduler.config);
     Some(File::public(path.as_str(), content))
 }
 
@@ -177,19 +175,10 @@ fn kube_proxy_files(proxy: &CompleteKubeProxy, kubeconfig: &str) -> Vec<File> {
         files.push(File::secret(path, kubeconfig));
     }
     if let Some(path) = proxy.flags.get("config") {
-        let content =
-            render_component_config(&proxy.config, "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration");
+        let content = render_config_yaml("kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration", &proxy.config);
         files.push(File::public(path.value.as_str(), content));
     }
     files
-}
-
-/// A configuration document of a component, with its header.
-fn render_component_config(tree: &ConfigTree, api_version: &str, kind: &str) -> String {
-    let mut fields: Map<String, Value> = object(tree);
-    fields.insert("apiVersion".to_owned(), json!(api_version));
-    fields.insert("kind".to_owned(), json!(kind));
-    render_yaml(&fields)
 }
 
 fn command(program: &str, flags: &Flags) -> Vec<String> {

@@ -1,6 +1,5 @@
 //! Writing YAML that every reader understands alike: whatever YAML 1.1 or 1.2 could take for something else is quoted.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
@@ -8,6 +7,8 @@ use serde_json::{Number, Value};
 use crate::complete::{ConfigNode, ConfigTree};
 
 const INDENT: &str = "  ";
+
+// What is `inline` here is compiled by the crate that calls it, and that one is made to be fast, not small.
 
 /// A document of these fields, in their order; the same fields give the same bytes.
 pub fn render_yaml(fields: &serde_json::Map<String, Value>) -> String {
@@ -32,27 +33,30 @@ pub fn write_yaml(value: &Value) -> String {
     text
 }
 
-/// A configuration as a document, sorted by name; what `header` says stands in place of what the tree says there.
-pub fn render_config_yaml<const N: usize>(header: [(&str, &str); N], tree: &ConfigTree) -> String {
+/// A configuration of a component as a document, sorted by name, with its header in place of what the tree says there.
+#[inline]
+pub fn render_config_yaml(api_version: &str, kind: &str, tree: &ConfigTree) -> String {
     let mut text = String::with_capacity(2048);
-    let mut fields: BTreeMap<&str, Option<&ConfigNode>> =
-        tree.iter().map(|(name, node)| (&**name, Some(node))).collect();
-    fields.extend(header.map(|(name, _)| (name, None)));
-    for (name, node) in fields {
-        match (node, header.iter().find(|(known, _)| *known == name)) {
-            (_, Some((_, value))) => {
-                write_key(&mut text, 0, name);
-                text.push(' ');
-                write_scalar(&mut text, value);
-                text.push('\n');
-            }
-            (Some(node), None) => write_node(&mut text, 0, name, node),
-            (None, None) => {}
+    let write_header = |text: &mut String, (name, value): (&str, &str)| {
+        write_key(text, 0, name);
+        text.push(' ');
+        write_scalar(text, value);
+        text.push('\n');
+    };
+    let mut header = [("apiVersion", api_version), ("kind", kind)].into_iter().peekable();
+    for (name, node) in tree {
+        while let Some(field) = header.next_if(|(known, _)| *known < name.as_str()) {
+            write_header(&mut text, field);
+        }
+        if header.peek().is_none_or(|(known, _)| known != name) {
+            write_node(&mut text, 0, name, node);
         }
     }
+    header.for_each(|field| write_header(&mut text, field));
     text
 }
 
+#[inline]
 fn write_node(text: &mut String, depth: usize, name: &str, node: &ConfigNode) {
     match node {
         ConfigNode::Leaf(setting) => write_field(text, depth, name, &setting.value),
@@ -66,12 +70,14 @@ fn write_node(text: &mut String, depth: usize, name: &str, node: &ConfigNode) {
     }
 }
 
+#[inline]
 pub(crate) fn write_key(text: &mut String, depth: usize, name: &str) {
     write_indent(text, depth);
     write_scalar(text, name);
     text.push(':');
 }
 
+#[inline]
 pub(crate) fn write_field(text: &mut String, depth: usize, name: &str, value: &Value) {
     write_key(text, depth, name);
     match value {
@@ -101,12 +107,14 @@ pub(crate) fn write_field(text: &mut String, depth: usize, name: &str, value: &V
     }
 }
 
+#[inline]
 fn write_indent(text: &mut String, depth: usize) {
     for _ in 0..depth {
         text.push_str(INDENT);
     }
 }
 
+#[inline]
 fn write_items(text: &mut String, depth: usize, items: &[Value]) {
     for item in items {
         match item {
@@ -142,6 +150,7 @@ fn fits_a_line(fields: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// On one line; collections in JSON's form with YAML's scalars.
+#[inline]
 fn write_flow(text: &mut String, value: &Value) {
     match value {
         Value::Null => text.push_str("null"),
@@ -183,12 +192,14 @@ fn write_number(number: &Number) -> String {
     }
 }
 
+#[inline]
 fn write_scalar(text: &mut String, value: &str) {
     if is_plain(value) { text.push_str(value) } else { write_quoted(text, value) }
 }
 
 /// Texts that no reader takes for anything else: they begin with a letter or slash, so they are no numbers, and use no
 /// character that means something in block or flow style.
+#[inline]
 fn is_plain(text: &str) -> bool {
     const WORDS: &[&str] = &["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
     let first = text.bytes().next();
@@ -196,7 +207,8 @@ fn is_plain(text: &str) -> bool {
     first.is_some_and(|c| c.is_ascii_alphabetic() || c == b'/')
         && text.bytes().all(inner)
         && !text.ends_with(':')
-        && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
+        // None of the words is longer.
+        && !(text.len() <= 5 && WORDS.iter().any(|word| word.eq_ignore_ascii_case(text)))
 }
 
 /// Only lines that need no care: PEM blocks.

@@ -6,12 +6,13 @@
 use data_encoding::BASE64;
 
 use crate::bundle::{BUNDLE_PATH, Bundle};
+use crate::check::Places;
 use crate::delivery::gzip;
 use crate::error::RenderError;
 
 /// The `#cloud-config` document. It holds the bundle's secrets; its length is what the 16 KiB of some clouds limit.
 pub fn cloud_config(bundle: &Bundle) -> Result<String, RenderError> {
-    bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
+    bundle.validate(Places::New).map_err(|problem| RenderError::Bundle { problem })?;
     let digest = bundle.digest();
     Ok(render(bundle, &digest, bundle.to_json_with(&digest).as_bytes()))
 }

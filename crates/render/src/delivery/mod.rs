@@ -21,6 +21,7 @@ mod read;
 use std::fmt;
 
 use crate::bundle::Bundle;
+use crate::check::Places;
 use crate::content::sha256_hex;
 use crate::error::RenderError;
 use crate::stub::{Stub, validate_url};
@@ -142,7 +143,7 @@ pub enum Carries {
 /// The user data of a group of machines. If the whole bundle is more than the provider takes, a stub goes in its place,
 /// given a store; without one that is an error which names the largest parts.
 pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, RenderError> {
-    delivery.bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
+    delivery.bundle.validate(Places::New).map_err(|problem| RenderError::Bundle { problem })?;
     validate_installation(delivery.installation)?;
     let digest = delivery.bundle.digest();
     let json = delivery.bundle.to_json_with(&digest);

@@ -55,7 +55,7 @@ fn assemble<'s>(
 
     let mut required_programs = layout.programs;
     required_programs.extend(runtime::required_program(container_runtime));
-    node::finish(Bundle {
+    Ok(Bundle {
         cluster: spec.name.value.to_string(),
         group: name.to_string(),
         kubernetes_version: group.kubernetes_version.value.to_string(),

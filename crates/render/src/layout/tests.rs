@@ -13,9 +13,10 @@ use std::process::Command;
 
 use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime, Setting};
 
-use super::{eksctl, environment_file, tectonic};
+use super::environment_file;
 use crate::bundle::{Bundle, Secrecy, Start};
 use crate::error::RenderError;
+use crate::node::render_node;
 use crate::shared::Shared;
 
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/10-eksclt.al2.conf";
@@ -39,11 +40,8 @@ fn complete_text(text: &str) -> CompleteSpec {
 }
 
 fn try_render(spec: &CompleteSpec) -> Result<Bundle, RenderError> {
-    match spec.cluster.layout.value {
-        Layout::Eksctl => eksctl::render(spec, &spec.groups[0], &Shared::default()),
-        Layout::Tectonic => tectonic::render(spec, &spec.groups[0], &Shared::default()),
-        Layout::Nodestrap => unreachable!("not one of these layouts"),
-    }
+    assert_ne!(spec.cluster.layout.value, Layout::Nodestrap, "not one of these layouts");
+    render_node(spec, &spec.groups[0], &Shared::default())
 }
 
 fn render(spec: &CompleteSpec) -> Bundle {
