@@ -5,24 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each room, and the rooms it may know. A new arrow is a decision: add it here and say why in ARCHITECTURE.md.
-const MAY_KNOW: [(&str, &[&str]); 13] = [
+const MAY_KNOW: [(&str, &[&str]); 14] = [
     // It judges the folder of keys that it names; `pki` is as pure as it is.
     ("spec", &["pki"]),
     ("engine", &[]),
     ("pki", &[]),
     ("host", &[]),
+    ("memory", &[]),
     ("render", &["spec", "pki"]),
     ("fetch", &["host"]),
     // A metadata service is asked over http, with the same patience and bounds as a store.
     ("cloud", &["host", "fetch"]),
     ("cluster", &["host"]),
     ("node", &["spec", "render", "engine", "host", "fetch", "cloud", "cluster"]),
-    ("cli", &["spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node"]),
+    ("cli", &["spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node", "memory"]),
     ("lab", &["pki"]),
     // It describes the spec and the command line, whose arguments are of the types of both.
     ("pages", &["spec", "pki"]),
     // It measures what runs off the node.
-    ("bench-render", &["spec", "render"]),
+    ("bench-render", &["spec", "render", "memory"]),
 ];
 
 #[test]

@@ -181,7 +181,7 @@ impl Unit {
 }
 
 /// Files, and the units that they are for, in the order in which they are started.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Part {
     pub(crate) files: Vec<File>,
     pub(crate) units: Vec<Unit>,

@@ -63,10 +63,16 @@ pub(crate) fn validate_bundle(bundle: &Bundle, places: Places) -> Result<(), Bun
 }
 
 fn validate_text(field: &'static str, text: &str) -> Result<(), BundleError> {
-    if text.is_empty() || text.chars().any(char::is_control) {
+    if text.is_empty() || has_control(text) {
         return Err(BundleError::Text { field });
     }
     Ok(())
+}
+
+fn has_control(text: &str) -> bool {
+    // Of plain text that is known at once, and a fleet has much of it.
+    let plain = text.bytes().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'));
+    !plain && text.chars().any(char::is_control)
 }
 
 /// A hook whose unit were not there would stop a bootstrap half-way: it is refused before anything is changed.
@@ -199,7 +205,7 @@ fn validate_gate(gate: &Gate) -> Result<(), BundleError> {
         if !is_variable_name(name) || name == SEAL {
             return Err(BundleError::GateName { name: name.clone() });
         }
-        if value.chars().any(char::is_control) {
+        if has_control(value) {
             return Err(BundleError::GateValue { name: name.clone() });
         }
     }

@@ -52,17 +52,8 @@ impl<T: Into<Vec<u8>>> From<T> for Content {
 
 impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || same(&self.0.bytes, &other.0.bytes)
+        Arc::ptr_eq(&self.0, &other.0) || self.0.bytes == other.0.bytes
     }
-}
-
-/// By words: musl compares byte after byte, and a fleet has megabytes of text that is alike.
-pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
-    let (one_words, one_rest) = one.as_chunks::<8>();
-    let (other_words, other_rest) = other.as_chunks::<8>();
-    one.len() == other.len()
-        && one_words.iter().zip(other_words).all(|(one, other)| u64::from_ne_bytes(*one) == u64::from_ne_bytes(*other))
-        && one_rest.iter().zip(other_rest).all(|(one, other)| one == other)
 }
 
 impl Eq for Content {}

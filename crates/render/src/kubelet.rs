@@ -30,7 +30,7 @@ pub(crate) fn required_flag<'a>(group: &'a CompleteGroup, flag: &'static str) ->
 /// The client certificate that the kubelet gets when it joins.
 pub(crate) fn client_certificate(group: &CompleteGroup) -> String {
     let folder = group.kubelet.flags.get("cert-dir").map_or("/var/lib/kubelet/pki", |setting| setting.value.as_str());
-    format!("{folder}/kubelet-client-current.pem")
+    [folder, "/kubelet-client-current.pem"].concat()
 }
 
 /// The `KubeletConfiguration` as YAML.
@@ -59,14 +59,19 @@ pub(crate) fn leaf_text<'t>(tree: &'t ConfigTree, path: &[&str]) -> Option<&'t s
 
 /// Flags as one value of the gate, which systemd splits at white space into arguments.
 pub(crate) fn render_arguments(flags: &BTreeMap<String, Setting<String>>) -> Result<String, RenderError> {
-    let mut arguments = String::new();
+    let length = flags.iter().map(|(flag, setting)| flag.len() + setting.value.len() + " --=".len()).sum();
+    let mut arguments = String::with_capacity(length);
     for (flag, setting) in flags {
         let value = &setting.value;
         let name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if flag.is_empty() || flag.starts_with('-') || !flag.bytes().all(name) {
             return Err(RenderError::FlagName { flag: flag.clone() });
         }
-        if let Some(found) = value.chars().find_map(unfit_for_splitting) {
+        // Nearly all are plain, and a fleet has many; what is not is looked at more closely.
+        let plain = |byte: u8| byte.is_ascii_graphic() & !matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b'$');
+        if !value.bytes().fold(true, |all, byte| all & plain(byte))
+            && let Some(found) = value.chars().find_map(unfit_for_splitting)
+        {
             return Err(RenderError::FlagValue { flag: flag.clone(), found });
         }
         let space = if arguments.is_empty() { "" } else { " " };

@@ -86,10 +86,10 @@ fn render<'s>(
 
 pub(crate) fn kind(cluster: &CompleteCluster, group: &CompleteGroup) -> NodeKind {
     NodeKind {
-        role: group.role.value.to_string(),
-        os: group.os.value.to_string(),
-        provider: cluster.provider.value.to_string(),
-        layout: cluster.layout.value.to_string(),
+        role: group.role.value.as_str().to_owned(),
+        os: group.os.value.as_str().to_owned(),
+        provider: cluster.provider.value.as_str().to_owned(),
+        layout: cluster.layout.value.as_str().to_owned(),
     }
 }
 
@@ -225,7 +225,7 @@ fn required_programs(cluster: &CompleteCluster, group: &CompleteGroup, identity:
     programs.extend(runtime::required_program(&group.container_runtime));
     if cluster.networking.pod_network.value == PodNetwork::Bridge {
         let folder = &group.container_runtime.cni_binaries.value;
-        programs.extend(network::PLUGINS.map(|plugin| format!("{folder}/{plugin}")));
+        programs.extend(network::PLUGINS.map(|plugin| [folder.as_str(), "/", plugin].concat()));
     }
     programs
 }

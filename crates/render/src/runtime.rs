@@ -57,8 +57,8 @@ pub(crate) fn render_runtime<'s>(
 /// What a node must know to install the runtime; mirrors of files are asked first.
 pub(crate) fn describe(runtime: &CompleteContainerRuntime, mirrors: &[WebUrl]) -> Runtime {
     Runtime {
-        name: runtime.name.value.to_string(),
-        source: runtime.source.value.to_string(),
+        name: runtime.name.value.as_str().to_owned(),
+        source: runtime.source.value.as_str().to_owned(),
         archive: runtime.archive.as_ref().map(|archive| Archive {
             urls: with_mirrors(&archive.value.urls, mirrors),
             sha256: archive.value.sha256.to_string(),

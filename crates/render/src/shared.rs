@@ -7,12 +7,12 @@ use std::cell::RefCell;
 
 use spec::{ConfigNode, ConfigTree};
 
-use crate::bundle::{Bundle, File};
+use crate::bundle::{Bundle, File, Part};
 use crate::check::Places;
-use crate::content::{self, Content};
+use crate::content::Content;
 use crate::error::{BundleError, RenderError};
 use crate::kubelet::KubeletUnit;
-use crate::system::KernelUnit;
+use crate::system::Kernel;
 
 /// For the groups of one spec, and for one thread.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Shared<'s> {
     pub(crate) runtime_config: Last<Values<'s>>,
     /// By its user; all else in it belongs to the cluster.
     pub(crate) kubeconfig: Last<&'static str>,
-    pub(crate) kernel_unit: Last<KernelUnit>,
+    pub(crate) kernel: Last<Kernel<'s>, Part>,
     pub(crate) kubelet_unit: Last<KubeletUnit<'s>>,
     /// By the path of nodestrap.
     pub(crate) network_unit: Last<&'s str>,
@@ -34,30 +34,30 @@ struct LastFiles {
     gate: String,
 }
 
-/// What was written last, and from what.
-pub(crate) struct Last<K>(RefCell<Option<(K, Content)>>);
+/// What was made last, and from what.
+pub(crate) struct Last<K, V = Content>(RefCell<Option<(K, V)>>);
 
-impl<K> Default for Last<K> {
+impl<K, V> Default for Last<K, V> {
     fn default() -> Self {
         Self(RefCell::default())
     }
 }
 
-impl<K: PartialEq> Last<K> {
-    /// `render` must need nothing that can differ between two groups but `from`.
-    pub(crate) fn of(
+impl<K: PartialEq, V: Clone> Last<K, V> {
+    /// `make` must need nothing that can differ between two groups but `from`.
+    pub(crate) fn of<M: Into<V>>(
         &self,
         from: K,
-        render: impl FnOnce(&K) -> Result<Vec<u8>, RenderError>,
-    ) -> Result<Content, RenderError> {
-        if let Some((known, content)) = &*self.0.borrow()
+        make: impl FnOnce(&K) -> Result<M, RenderError>,
+    ) -> Result<V, RenderError> {
+        if let Some((known, value)) = &*self.0.borrow()
             && *known == from
         {
-            return Ok(content.clone());
+            return Ok(value.clone());
         }
-        let content = Content::from(render(&from)?);
-        *self.0.borrow_mut() = Some((from, content.clone()));
-        Ok(content)
+        let value: V = make(&from)?.into();
+        *self.0.borrow_mut() = Some((from, value.clone()));
+        Ok(value)
     }
 }
 
@@ -94,8 +94,7 @@ impl Shared<'_> {
 impl LastFiles {
     fn has_places_of(&self, bundle: &Bundle) -> bool {
         let same_place = |(one, other): (&File, &File)| {
-            content::same(one.path.as_bytes(), other.path.as_bytes())
-                && (one.mode, one.secrecy) == (other.mode, other.secrecy)
+            (&one.path, one.mode, one.secrecy) == (&other.path, other.mode, other.secrecy)
         };
         self.files.len() == bundle.files.len()
             && self.gate == bundle.gate.path
@@ -109,11 +108,7 @@ fn same_values(one: &ConfigTree, other: &ConfigTree) -> bool {
         (ConfigNode::Branch(one), ConfigNode::Branch(other)) => same_values(one, other),
         _ => false,
     };
-    one.len() == other.len()
-        && one
-            .iter()
-            .zip(other)
-            .all(|(one, other)| content::same(one.0.as_bytes(), other.0.as_bytes()) && same(one.1, other.1))
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.0 == other.0 && same(one.1, other.1))
 }
 
 #[cfg(test)]
@@ -134,13 +129,13 @@ mod tests {
     fn only_what_has_the_same_values_is_taken_again() {
         let (one, same, other) = (tree(1, "x"), tree(1, "y"), tree(2, "x"));
         let shared = Shared::default();
-        let ask = |tree, text: &str| shared.runtime_config.of(Values(tree), |_| Ok(text.into())).unwrap();
+        let ask = |tree, text: &str| shared.runtime_config.of(Values(tree), |_| Ok(text)).unwrap();
         assert_eq!(*ask(&one, "first"), *b"first");
         assert_eq!(*ask(&same, "second"), *b"first");
         assert_eq!(*ask(&other, "third"), *b"third");
         assert_eq!(*ask(&one, "fourth"), *b"fourth");
-        assert!(shared.kubeconfig.of("a", |_| Err(RenderError::NoPki)).is_err());
-        assert_eq!(*shared.kubeconfig.of("a", |_| Ok(b"1".into())).unwrap(), *b"1");
+        assert!(shared.kubeconfig.of::<Content>("a", |_| Err(RenderError::NoPki)).is_err());
+        assert_eq!(*shared.kubeconfig.of("a", |_| Ok(b"1")).unwrap(), *b"1");
     }
 
     fn with_files(files: Vec<File>) -> Bundle {

@@ -43,16 +43,18 @@ pub(crate) fn render_system<'s>(
 ) -> Result<Part, RenderError> {
     let runtime_unit = runtime::unit_name(group.container_runtime.name.value);
     let mut part = render_trust(&cluster.trust, group.os.value, runtime_unit)?;
-    part.add(render_kernel(&group.sysctls.value, &group.kernel_modules.value, runtime_unit, shared)?);
+    let kernel = Kernel { sysctls: &group.sysctls.value, modules: &group.kernel_modules.value, runtime_unit };
+    part.add(shared.kernel.of(kernel, render_kernel)?);
     part.add(render_time(&cluster.ntp_servers.value, group.os.value)?);
     part.files.extend(render_proxy(&cluster.proxy, &[&[runtime_unit], proxied].concat())?);
     Ok(part)
 }
 
-/// What the unit that sets up the kernel runs, in order, and before which unit of a runtime.
+/// What is asked of the kernel, and before which unit of a runtime.
 #[derive(PartialEq)]
-pub(crate) struct KernelUnit {
-    commands: Vec<(Failure, &'static str, &'static str)>,
+pub(crate) struct Kernel<'s> {
+    sysctls: &'s BTreeMap<SysctlName, Line>,
+    modules: &'s [ModuleName],
     runtime_unit: &'static str,
 }
 
@@ -60,12 +62,7 @@ pub(crate) struct KernelUnit {
 ///
 /// What nodestrap asks for may be built into the kernel, or not be needed there: only the user's word is law. Which is
 /// which is told by what it says, not by who wrote it down, so that a completed spec renders as it did before.
-fn render_kernel(
-    sysctls: &BTreeMap<SysctlName, Line>,
-    modules: &[ModuleName],
-    runtime_unit: &'static str,
-    shared: &Shared<'_>,
-) -> Result<Part, RenderError> {
+fn render_kernel(Kernel { sysctls, modules, runtime_unit }: &Kernel<'_>) -> Result<Part, RenderError> {
     let mut part = Part::default();
     let mut commands = Vec::new();
     let mut add = |failure, program, path, lines: Vec<String>| {
@@ -90,21 +87,21 @@ fn render_kernel(
     if commands.is_empty() {
         return Ok(part);
     }
-    let unit = shared.kernel_unit.of(KernelUnit { commands, runtime_unit }, render_kernel_unit)?;
-    part.files.push(File::unit(KERNEL_UNIT, unit));
+    part.files.push(File::unit(KERNEL_UNIT, render_kernel_unit(&commands, runtime_unit)?));
     part.units.push(Unit::new(KERNEL_UNIT, Start::BeforeGate));
     Ok(part)
 }
 
-fn render_kernel_unit(unit: &KernelUnit) -> Result<Vec<u8>, RenderError> {
+/// It runs these programs, each on its file, in this order.
+fn render_kernel_unit(commands: &[(Failure, &str, &str)], runtime_unit: &str) -> Result<Vec<u8>, RenderError> {
     let service = Section::new("Service").text("Type", "oneshot").text("RemainAfterExit", "yes");
-    let service = unit.commands.iter().fold(service, |service, (failure, program, path)| {
+    let service = commands.iter().fold(service, |service, (failure, program, path)| {
         service.command_with("ExecStart", *failure, *program, arguments([*path]))
     });
     UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "Kernel modules and parameters of a Kubernetes node")
-            .words("Before", &[unit.runtime_unit, KUBELET_UNIT]),
+            .words("Before", &[runtime_unit, KUBELET_UNIT]),
         service,
         Section::new("Install").text("WantedBy", "multi-user.target"),
     ])
