@@ -44,13 +44,13 @@ pub(crate) fn object(tree: &ConfigTree) -> Map<String, Value> {
         ConfigNode::Leaf(setting) => setting.value.clone(),
         ConfigNode::Branch(tree) => Value::Object(object(tree)),
     };
-    tree.iter().map(|(name, node)| (name.clone(), value(node))).collect()
+    tree.iter().map(|(name, node)| (name.to_owned(), value(node))).collect()
 }
 
 /// The text at a path of a configuration.
 pub(crate) fn leaf_text<'t>(tree: &'t ConfigTree, path: &[&str]) -> Option<&'t str> {
     let (first, rest) = path.split_first()?;
-    match (tree.get(*first)?, rest) {
+    match (tree.get(first)?, rest) {
         (ConfigNode::Leaf(setting), []) => setting.value.as_str(),
         (ConfigNode::Branch(below), rest) => leaf_text(below, rest),
         (ConfigNode::Leaf(_), _) => None,

@@ -122,7 +122,8 @@ mod tests {
 
     fn tree(value: i64, reason: &'static str) -> ConfigTree {
         let leaf = ConfigNode::Leaf(Setting { value: json!(value), origin: Origin::Default { reason } });
-        ConfigTree::from([("a".to_owned(), ConfigNode::Branch(ConfigTree::from([("b".to_owned(), leaf)])))])
+        let branch = ConfigTree::from_iter([("b".to_owned(), leaf)]);
+        ConfigTree::from_iter([("a".to_owned(), ConfigNode::Branch(branch))])
     }
 
     #[test]

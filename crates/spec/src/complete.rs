@@ -465,12 +465,3 @@ record!(
         config: Config<Containerd> = "config",
     }
 );
-
-/// A configuration document whose every leaf knows its origin. Lists are leaves.
-pub type ConfigTree = BTreeMap<String, ConfigNode>;
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConfigNode {
-    Leaf(Setting<serde_json::Value>),
-    Branch(ConfigTree),
-}

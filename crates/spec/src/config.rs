@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::catalog::{Component, Field, Schema, Target};
-use crate::complete::{ConfigNode, ConfigTree};
+use crate::config_tree::{ConfigNode, ConfigTree};
 use crate::decode::{Drafts, place, report_unknown_field};
 use crate::origin::{Origin, Setting};
 use crate::record::Context;
@@ -32,7 +32,7 @@ pub(crate) fn decode_component(context: Context<'_>, node: &Node, component: Com
         return None;
     };
     let mut config = decode_config(context.drafts, node, fields, what, target)?;
-    config.retain(|name, _| name != "apiVersion" && name != "kind");
+    config.retain(|name| name != "apiVersion" && name != "kind");
     Some(config)
 }
 
@@ -48,7 +48,13 @@ fn decode_config(drafts: &Drafts<'_>, node: &Node, fields: &[Field], what: &str,
     Some(decode_object(drafts, drafts.entries(node)?, fields, what, target))
 }
 
-fn decode_object(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str, target: Target) -> ConfigTree {
+fn decode_object<'e>(
+    drafts: &Drafts<'_>,
+    entries: impl IntoIterator<Item = &'e Entry>,
+    fields: &[Field],
+    what: &str,
+    target: Target,
+) -> ConfigTree {
     let names: Vec<&str> = fields.iter().filter(|field| target.has(field.available)).map(|field| field.name).collect();
     let mut tree = ConfigTree::new();
     for entry in entries {
@@ -61,7 +67,7 @@ fn decode_object(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what:
             drafts.report(entry.key_span, message).advise(advice);
         }
         if let Some(node) = decode_node(drafts, entry, field.schema, target) {
-            tree.insert(entry.key.clone(), node);
+            tree.insert(&entry.key, node);
         }
     }
     tree
@@ -90,19 +96,20 @@ fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema, target: Targe
 }
 
 fn decode_open(drafts: &Drafts<'_>, entries: &[Entry], fields: &[Field], what: &str, target: Target) -> ConfigTree {
-    let mut tree = ConfigTree::new();
-    for entry in entries {
-        let alone = std::slice::from_ref(entry);
-        tree.extend(match fields.iter().any(|field| field.name == entry.key) {
-            true => decode_object(drafts, alone, fields, what, target),
-            false => decode_map(drafts, alone, Schema::Free, target),
-        });
-    }
+    let (known, free): (Vec<&Entry>, Vec<&Entry>) =
+        entries.iter().partition(|entry| fields.iter().any(|field| field.name == entry.key));
+    let mut tree = decode_object(drafts, known, fields, what, target);
+    tree.extend(decode_map(drafts, free, Schema::Free, target));
     tree
 }
 
-fn decode_map(drafts: &Drafts<'_>, entries: &[Entry], of: Schema, target: Target) -> ConfigTree {
-    entries.iter().filter_map(|entry| Some((entry.key.clone(), decode_node(drafts, entry, of, target)?))).collect()
+fn decode_map<'e>(
+    drafts: &Drafts<'_>,
+    entries: impl IntoIterator<Item = &'e Entry>,
+    of: Schema,
+    target: Target,
+) -> ConfigTree {
+    entries.into_iter().filter_map(|entry| Some((entry.key.clone(), decode_node(drafts, entry, of, target)?))).collect()
 }
 
 fn leaf(drafts: &Drafts<'_>, span: Span, value: Value) -> ConfigNode {
@@ -276,7 +283,7 @@ fn decode_plain(drafts: &Drafts<'_>, node: &Node, text: &str) -> Option<Value> {
 }
 
 pub(crate) fn tree_to_json(tree: &ConfigTree) -> Value {
-    Value::Object(tree.iter().map(|(name, node)| (name.clone(), node_to_json(node))).collect())
+    Value::Object(tree.iter().map(|(name, node)| (name.to_owned(), node_to_json(node))).collect())
 }
 
 pub(crate) fn node_to_json(node: &ConfigNode) -> Value {
@@ -290,13 +297,13 @@ pub(crate) fn node_to_json(node: &ConfigNode) -> Value {
 pub(crate) fn origin_of(node: &ConfigNode) -> Option<&Origin> {
     match node {
         ConfigNode::Leaf(setting) => Some(&setting.origin),
-        ConfigNode::Branch(tree) => tree.values().find_map(origin_of),
+        ConfigNode::Branch(tree) => tree.iter().find_map(|(_, node)| origin_of(node)),
     }
 }
 
 pub(crate) fn find<'t>(tree: &'t ConfigTree, path: &[&str]) -> Option<&'t ConfigNode> {
     let (first, rest) = path.split_first()?;
-    match (tree.get(*first)?, rest) {
+    match (tree.get(first)?, rest) {
         (node, []) => Some(node),
         (ConfigNode::Branch(tree), rest) => find(tree, rest),
         (ConfigNode::Leaf(_), _) => None,
@@ -308,11 +315,10 @@ pub(crate) fn insert(tree: &mut ConfigTree, path: &[&str], setting: Setting<Valu
     match path {
         [] => {}
         [name] => {
-            tree.insert((*name).to_owned(), ConfigNode::Leaf(setting));
+            tree.insert(name, ConfigNode::Leaf(setting));
         }
         [name, rest @ ..] => {
-            let node = tree.entry((*name).to_owned()).or_insert_with(|| ConfigNode::Branch(ConfigTree::new()));
-            if let ConfigNode::Branch(below) = node {
+            if let ConfigNode::Branch(below) = tree.get_or_branch(name) {
                 insert(below, rest, setting);
             }
         }
@@ -332,8 +338,9 @@ pub(crate) fn merge(base: &mut ConfigTree, over: &ConfigTree, conflicts: &mut Ve
 }
 
 fn merge_below(base: &mut ConfigTree, over: &ConfigTree, path: &mut Vec<String>, conflicts: &mut Vec<ShapeConflict>) {
+    let mut new = Vec::new();
     for (name, node) in over {
-        path.push(name.clone());
+        path.push(name.to_owned());
         match (base.get_mut(name), node) {
             (Some(ConfigNode::Branch(below)), ConfigNode::Branch(over)) => merge_below(below, over, path, conflicts),
             (Some(ConfigNode::Branch(_)), ConfigNode::Leaf(setting)) if is_empty_mapping(&setting.value) => {}
@@ -345,11 +352,12 @@ fn merge_below(base: &mut ConfigTree, over: &ConfigTree, path: &mut Vec<String>,
                 let origin = origin_of(node).cloned();
                 conflicts.push(ShapeConflict { path: path.clone(), needed: "a single value", origin });
             }
-            _ => {
-                base.insert(name.clone(), node.clone());
-            }
+            _ => new.push((name.to_owned(), node.clone())),
         }
         path.pop();
+    }
+    if !new.is_empty() {
+        base.extend(new);
     }
 }
 

@@ -9,6 +9,7 @@ mod catalog;
 mod complete;
 mod completion;
 mod config;
+mod config_tree;
 mod decode;
 mod document;
 mod explain;
@@ -44,9 +45,10 @@ pub use complete::{
     CompleteEtcd, CompleteGroup, CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
     CompleteKubeScheduler, CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap,
     CompletePki, CompleteProxy, CompleteReport, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
-    ConfigNode, ConfigTree, DeliveryDefaults, NodestrapDefaults, StoreDefaults,
+    DeliveryDefaults, NodestrapDefaults, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
+pub use config_tree::{ConfigNode, ConfigTree};
 pub use document::{FileReference, Spec};
 pub use explain::{Explanation, NotFound, explain, paths};
 pub use expression::Expression;

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Component, Release};
-use crate::complete::ConfigTree;
+use crate::config_tree::ConfigTree;
 use crate::decode::{Drafts, Fields};
 use crate::origin::{Origin, Setting};
 use crate::resolve::Files;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::catalog::{self, Component, Field, Release};
-use crate::complete::{CompleteNodeGroup, CompleteSpec, ConfigNode, ConfigTree};
+use crate::complete::{CompleteNodeGroup, CompleteSpec};
+use crate::config_tree::{ConfigNode, ConfigTree};
 use crate::origin::{Origin, Setting};
 use crate::record::{Record, SpecValue};
 
@@ -102,7 +103,7 @@ fn config_fields<'a>(
     }
     let empty = const { &ConfigTree::new() };
     let Some(target) = look.release.map(|release| release.target(component)) else { return named_views(views) };
-    for field in known.iter().filter(|field| target.has(field.available) && !tree.contains_key(field.name)) {
+    for field in known.iter().filter(|field| target.has(field.available) && tree.get(field.name).is_none()) {
         let builtin = field.builtin.or_else(|| catalog::changed_builtin(target, field.name));
         let builtin = builtin.and_then(|json| serde_json::from_str(json).ok());
         let view = match builtin.or_else(|| follows(tree, component, field.name)) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-use crate::complete::{ConfigNode, ConfigTree};
+use crate::config_tree::{ConfigNode, ConfigTree};
 
 const INDENT: &str = "  ";
 
@@ -45,10 +45,10 @@ pub fn render_config_yaml(api_version: &str, kind: &str, tree: &ConfigTree) -> S
     };
     let mut header = [("apiVersion", api_version), ("kind", kind)].into_iter().peekable();
     for (name, node) in tree {
-        while let Some(field) = header.next_if(|(known, _)| *known < name.as_str()) {
+        while let Some(field) = header.next_if(|(known, _)| *known < name) {
             write_header(&mut text, field);
         }
-        if header.peek().is_none_or(|(known, _)| known != name) {
+        if header.peek().is_none_or(|(known, _)| *known != name) {
             write_node(&mut text, 0, name, node);
         }
     }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{Check, leaf_text};
 use crate::catalog::{Component, Target};
-use crate::complete::ConfigTree;
 use crate::config;
+use crate::config_tree::ConfigTree;
 use crate::origin::{Origin, Setting};
 use crate::syntax;
 use crate::texts::Name;

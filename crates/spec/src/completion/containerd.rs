@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Check, default, derived, leaf_text, overlay};
-use crate::complete::{CompleteCluster, CompleteKubelet, ConfigNode, ConfigTree, GroupSpec};
+use crate::complete::{CompleteCluster, CompleteKubelet, GroupSpec};
 use crate::config;
+use crate::config_tree::{ConfigNode, ConfigTree};
 use crate::origin::Setting;
 use crate::texts::{AbsolutePath, Image};
 use crate::values::{PodNetwork, Runtime, RuntimeSource};
@@ -78,7 +79,7 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
     let systemd = leaf_text(&inputs.kubelet.config, &["cgroupDriver"]) == Some("systemd");
     let user = &inputs.spec.container_runtime.config;
     if inputs.runtime != Runtime::Containerd {
-        if let Some(origin) = user.values().find_map(config::origin_of) {
+        if let Some(origin) = user.iter().find_map(|(_, node)| config::origin_of(node)) {
             check.report(
                 Some(origin),
                 format!("this is a configuration of containerd, and the nodes run {}", inputs.runtime),
@@ -252,7 +253,7 @@ fn check_cgroup_drivers(places: &Places, systemd: bool, user: &ConfigTree, check
     if let Some(ConfigNode::Branch(runtimes)) =
         config::find(user, &["plugins", places.runtime, "containerd", "runtimes"])
     {
-        for runtime in runtimes.keys() {
+        for (runtime, _) in runtimes {
             check.agree(
                 runtimes,
                 &[runtime, "options", "SystemdCgroup"],

@@ -10,9 +10,10 @@ use super::{Check, agreement, default, derived, from, or_default, ours, overlay,
 use crate::catalog::Component;
 use crate::complete::{
     ClusterSpec, CompleteEtcd, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
-    CompleteKubeScheduler, CompleteNetworking, ConfigTree,
+    CompleteKubeScheduler, CompleteNetworking,
 };
 use crate::config;
+use crate::config_tree::ConfigTree;
 use crate::origin::Setting;
 use crate::texts::{Image, Name, Registry};
 use crate::values::{ApiServerUrl, ClusterName, DomainName, KubeVersion, PodNetwork};

@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::catalog;
-use crate::complete::{CompleteNodeGroup, CompleteSpec, ConfigNode, ConfigTree};
+use crate::complete::{CompleteNodeGroup, CompleteSpec};
 use crate::config::{self, ShapeConflict};
+use crate::config_tree::{ConfigNode, ConfigTree};
 use crate::decode::Drafts;
 use crate::document::{Documents, Spec};
 use crate::items::Addresses;

@@ -93,12 +93,12 @@ fn what_the_configuration_says_about_max_pods_reaches_the_flag_that_beats_it() {
     assert_eq!(number(&|group| group.max_pods.value = MaxPods::Number(29)), Some("\"29\"".to_owned()));
     // With prefixes, or by the user's own word, it is not what the map says.
     let differs = |group: &mut spec::CompleteGroup| {
-        group.kubelet.config.insert("maxPods".to_owned(), leaf(110));
+        group.kubelet.config.insert("maxPods", leaf(110));
     };
     assert_eq!(number(&differs), Some("\"110\"".to_owned()));
     let unknown = |group: &mut spec::CompleteGroup| {
         group.machines.instance_type = None;
-        group.kubelet.config.insert("maxPods".to_owned(), leaf(29));
+        group.kubelet.config.insert("maxPods", leaf(29));
     };
     assert_eq!(number(&unknown), Some("\"29\"".to_owned()));
 }
@@ -130,7 +130,7 @@ fn of_the_seeds_time() -> CompleteSpec {
     let group = &mut spec.groups[0].spec;
     group.kubernetes_version.value = KubeVersion { major: 1, minor: 14, patch: 10 };
     group.container_runtime.name.value = Runtime::Docker;
-    group.container_runtime.config.clear();
+    group.container_runtime.config = spec::ConfigTree::new();
     group.kubelet.flags.insert("cloud-provider".to_owned(), set("aws".to_owned()));
     spec
 }
