@@ -6,7 +6,7 @@ use serde::Serialize;
 use spec::{Explanation, NotFound, Origin, SecretDisplay};
 
 use crate::args::{CompleteArguments, ExplainArguments, Output, SpecArguments};
-use crate::documents::load_complete;
+use crate::documents::{complete_sources, load_complete, load_sources};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::show::{Paint, Screen, table};
 
@@ -60,11 +60,12 @@ pub(crate) fn complete(arguments: &CompleteArguments, screen: &Screen) -> Outcom
 
 pub(crate) fn explain(arguments: &ExplainArguments, screen: &Screen) -> Outcome {
     let (files, path) = arguments.split();
-    let spec = load_complete(files, screen)?;
+    let sources = load_sources(files, screen)?;
+    let spec = complete_sources(&sources, screen)?;
     let wanted = path.map_or(EVERYTHING.to_vec(), |path| vec![path]);
     let mut explanations = Vec::new();
     for path in wanted {
-        explanations.extend(spec::explain(&spec, path).map_err(not_found)?);
+        explanations.extend(spec::explain(&spec, &sources, path).map_err(not_found)?);
     }
     let views: Vec<ExplainView> = explanations.iter().map(ExplainView::new).collect();
     screen.result(&views, || explain_text(screen, &views))
@@ -125,7 +126,8 @@ fn explain_text(screen: &Screen, views: &[ExplainView]) -> String {
         }
         let _ = writeln!(text, "{} = {value}", screen.paint(Paint::Strong, &view.path));
         let mut rows = vec![vec!["from".to_owned(), view.origin.clone()]];
-        rows.push(vec!["reaches".to_owned(), view.reaches.join(", ")]);
+        let reaches = if view.reaches.is_empty() { "no nodes".to_owned() } else { view.reaches.join(", ") };
+        rows.push(vec!["reaches".to_owned(), reaches]);
         text.push_str(&table(&rows));
     }
     text

@@ -25,6 +25,7 @@ mod pem;
 mod pki;
 mod print;
 mod quantity;
+mod reach;
 mod record;
 mod resolve;
 mod schema;
@@ -35,6 +36,7 @@ mod texts;
 mod tree;
 mod values;
 mod view;
+mod written;
 mod yaml;
 
 pub use crate::pki::{PKI_FILES, PkiFolder};
