@@ -263,8 +263,10 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
     let (cluster, group) = (&spec.cluster, &group.spec);
     let (layout, delivery) = (cluster.layout.value, &group.delivery);
     let runtime = &group.container_runtime;
-    let size_is_known = cluster.provider.value == Provider::Aws && group.machines.instance_type.is_some();
-    let has_user_data = delivery.format.value != DeliveryFormat::Folder;
+    let (provider, format) = (cluster.provider.value, delivery.format.value);
+    // Only what is too large for the provider's user data goes there, which nobody knows before it is rendered.
+    let may_need_store = format != DeliveryFormat::Folder && provider != Provider::Metal;
+    let size_is_known = provider == Provider::Aws && group.machines.instance_type.is_some();
     match field {
         ["machines", "prefixDelegation"] => size_is_known && group.max_pods.value == MaxPods::Map,
         ["reservation"] => size_is_known,
@@ -286,8 +288,12 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
                 _ => runs_hooks,
             }
         }
-        ["delivery", "compression"] | ["delivery", "store", "urls"] => has_user_data,
-        ["delivery", "store", "certificateAuthority"] => has_user_data && !delivery.store.urls.value.is_empty(),
+        ["delivery", "compression"] => {
+            matches!(provider, Provider::Aws | Provider::Openstack)
+                && matches!(format, DeliveryFormat::CloudConfig | DeliveryFormat::Mime)
+        }
+        ["delivery", "store", "urls"] => may_need_store,
+        ["delivery", "store", ..] => may_need_store && !delivery.store.urls.value.is_empty(),
         _ => true,
     }
 }
