@@ -44,7 +44,8 @@ pub fn explain(spec: &CompleteSpec, sources: &[Source], wanted: &str) -> Result<
     let written = Written::new(&text);
     let explainer = Explainer { written: &written, reach: Reach::new(spec, &written) };
     let mut explanations = Vec::new();
-    walk(spec, &mut |segments, view| {
+    let of_same_document = |document: &[String]| document.iter().zip(&found.segments).all(|(one, other)| one == other);
+    walk(spec, &of_same_document, &mut |segments, view| {
         if segments.starts_with(&found.segments) {
             explanations.extend(explainer.explain(segments, view, &found.part));
         }
@@ -55,7 +56,7 @@ pub fn explain(spec: &CompleteSpec, sources: &[Source], wanted: &str) -> Result<
 /// Every leaf, in the order of `to_json`.
 pub fn paths(spec: &CompleteSpec) -> Vec<String> {
     let mut paths = Vec::new();
-    walk(spec, &mut |segments, view| {
+    walk(spec, &|_| true, &mut |segments, view| {
         if !matches!(view, View::Branch(_)) {
             paths.push(path::join_steps(segments, &[]));
         }
@@ -63,15 +64,21 @@ pub fn paths(spec: &CompleteSpec) -> Vec<String> {
     paths
 }
 
-/// Every branch and every leaf, document by document: a view of all groups at once would take more memory than the spec.
-fn walk(spec: &CompleteSpec, visit: &mut dyn FnMut(&[String], &View<'_>)) {
+/// Every branch and every leaf of the documents that are wanted, one document after the other: a view of all groups at once
+/// would take more memory than the spec.
+fn walk(spec: &CompleteSpec, wanted: &dyn Fn(&[String]) -> bool, visit: &mut dyn FnMut(&[String], &View<'_>)) {
     const SHOWN: SecretDisplay = SecretDisplay::Redacted;
-    walk_below(&view::cluster(spec, SHOWN), &mut vec!["cluster".to_owned()], visit);
-    let mut segments = vec!["nodeGroups".to_owned()];
+    let mut segments = vec!["cluster".to_owned()];
+    if wanted(&segments) {
+        walk_below(&view::cluster(spec, SHOWN), &mut segments, visit);
+    }
+    segments = vec!["nodeGroups".to_owned()];
     visit(&segments, &View::Branch(Vec::new()));
     for group in &spec.groups {
         segments.push(group.name.value.to_string());
-        walk_below(&view::group(group, SHOWN), &mut segments, visit);
+        if wanted(&segments) {
+            walk_below(&view::group(group, SHOWN), &mut segments, visit);
+        }
         segments.pop();
     }
 }
@@ -104,30 +111,23 @@ impl Found {
 }
 
 fn find(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Result<Found, NotFound> {
-    let (mut exact, mut whole, mut parts) = (None, Vec::new(), Vec::new());
-    walk(spec, &mut |segments, view| {
-        for taken in (1..=steps.len().min(segments.len())).rev() {
-            let (names, rest) = steps.split_at(taken);
-            let end = &segments[segments.len() - taken..];
-            if !names.iter().zip(end).all(|(step, segment)| step.is(segment)) {
-                continue;
-            }
-            let Some(part) = view.value().map_or_else(|| rest.is_empty().then(Vec::new), |value| part(value, rest))
-            else {
-                continue;
-            };
-            let found = Found { segments: segments.to_vec(), part };
-            match (taken == segments.len(), rest.is_empty()) {
-                (true, _) => exact = Some(found),
-                (false, true) => whole.push(found),
-                (false, false) => parts.push(found),
-            }
-            return;
+    let of_document = |document: &[String]| steps.iter().zip(document).all(|(step, segment)| step.is(segment));
+    let mut exact = None;
+    walk(spec, &of_document, &mut |segments, view| {
+        if exact.is_none() && segments.len() <= steps.len() {
+            exact = match_end(segments, view, steps, segments.len());
         }
     });
     if let Some(exact) = exact {
         return Ok(exact);
     }
+    let (mut whole, mut parts) = (Vec::new(), Vec::new());
+    walk(spec, &|_| true, &mut |segments, view| {
+        let most = steps.len().min(segments.len());
+        if let Some(found) = (1..=most).rev().find_map(|taken| match_end(segments, view, steps, taken)) {
+            if found.part.is_empty() { whole.push(found) } else { parts.push(found) }
+        }
+    });
     let mut matching = if whole.is_empty() { parts } else { whole };
     // A setting of the group comes before a field of a component's configuration that has its name.
     let shortest = matching.iter().map(Found::depth).min();
@@ -135,11 +135,24 @@ fn find(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Result<Found, NotF
     match (outermost.next(), outermost.next()) {
         (Some((only, _)), None) => Ok(matching.swap_remove(only)),
         (None, _) => Err(NotFound::Unknown { path: wanted.to_owned(), nearest: suggest(spec, steps, wanted) }),
-        _ => Err(NotFound::Ambiguous {
-            path: wanted.to_owned(),
-            candidates: matching.iter().map(Found::path).collect(),
-        }),
+        _ => {
+            Err(NotFound::Ambiguous { path: wanted.to_owned(), candidates: matching.iter().map(Found::path).collect() })
+        }
     }
+}
+
+/// Whether so many steps are the end of the path of a setting, and the others lead to a part of it.
+fn match_end(segments: &[String], view: &View<'_>, steps: &[Step], taken: usize) -> Option<Found> {
+    let (names, rest) = steps.split_at(taken);
+    let end = &segments[segments.len() - taken..];
+    if !names.iter().zip(end).all(|(step, segment)| step.is(segment)) {
+        return None;
+    }
+    let part = match view.value() {
+        Some(value) => part(value, rest)?,
+        None => rest.is_empty().then(Vec::new)?,
+    };
+    Some(Found { segments: segments.to_vec(), part })
 }
 
 /// The steps to a part of `value`, each item by its index.
@@ -175,7 +188,7 @@ fn suggest(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Vec<String> {
         return find(spec, &steps[..index], wanted).map(|list| vec![list.path()]).unwrap_or_default();
     }
     let mut places = Vec::new();
-    walk(spec, &mut |segments, _| {
+    walk(spec, &|_| true, &mut |segments, _| {
         places.push((path::join_steps(segments, &[]), segments.last().cloned().unwrap_or_default()));
     });
     if let Some(path) = nearest(wanted, places.iter().map(|(path, _)| path.as_str())) {

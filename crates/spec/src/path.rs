@@ -44,7 +44,8 @@ pub(crate) fn split(text: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = text;
     loop {
-        let (name, after) = if let Some(quoted) = rest.strip_prefix('"') { unquote(quoted)? } else { split_name(rest)? };
+        let (name, after) =
+            if let Some(quoted) = rest.strip_prefix('"') { unquote(quoted)? } else { split_name(rest)? };
         steps.push(Step::Name(name));
         rest = after;
         while let Some((index, after)) = split_index(rest) {

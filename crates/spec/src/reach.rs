@@ -95,9 +95,8 @@ impl<'a> Reach<'a> {
     fn of_cluster(&self, path: &str) -> Vec<String> {
         let ways = self.ways();
         let affected = ways.affected(path, &self.spec.cluster);
-        let is_reached = |way: &Way| {
-            affected.iter().any(|path| way.has_source(path) || of_cluster(&self.spec.cluster, way, path))
-        };
+        let is_reached =
+            |way: &Way| affected.iter().any(|path| way.has_source(path) || of_cluster(&self.spec.cluster, way, path));
         let reached: Vec<bool> = ways.ways.iter().map(is_reached).collect();
         let groups = self.spec.groups.iter().zip(&ways.of_groups);
         groups.filter(|(_, way)| reached[**way]).map(|(group, _)| group).names()

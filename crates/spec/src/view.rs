@@ -52,7 +52,8 @@ impl View<'_> {
 
     /// What somebody decided.
     pub(crate) fn decided(&self) -> Value {
-        self.select(&|view| matches!(view, View::Leaf(..) | View::Entry(..))).unwrap_or_else(|| Value::Object(Map::new()))
+        self.select(&|view| matches!(view, View::Leaf(..) | View::Entry(..)))
+            .unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// What components do by themselves.

@@ -92,10 +92,9 @@ impl<'t> Written<'t> {
     pub(crate) fn origin(&self, setting: &[String], whole: &Origin, value: &Value, part: &[Step]) -> Origin {
         let found = match whole {
             _ if part.is_empty() => None,
-            Origin::User(at) => self
-                .collections
-                .get(&(at.file.as_str(), at.line, at.column))
-                .map(|node| self.below(node, None, part)),
+            Origin::User(at) => {
+                self.collections.get(&(at.file.as_str(), at.line, at.column)).map(|node| self.below(node, None, part))
+            }
             // The last of them is laid over the others.
             Origin::Derived { from, .. } => {
                 from.iter().rev().filter(|from| is_named_alike(from, setting)).find_map(|from| {
@@ -161,9 +160,7 @@ impl<'t> Written<'t> {
                 Some(entry) => self.below(&entry.value, Some(place(entry)), rest),
                 None => Origin::Default { reason: "it is left out there" },
             },
-            (Step::Index(index), Kind::List(items)) if *index < items.len() => {
-                self.below(&items[*index], None, rest)
-            }
+            (Step::Index(index), Kind::List(items)) if *index < items.len() => self.below(&items[*index], None, rest),
             // Written in another form than it is shown in.
             _ => self.user(at.unwrap_or(node.span)),
         }
