@@ -1,9 +1,10 @@
 //! `check`, `complete` and `explain`: what is said and what is decided.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use spec::{Explanation, NotFound, Origin, SecretDisplay};
+use spec::{CompleteSpec, Explanation, NotFound, Origin, SecretDisplay};
 
 use crate::args::{CompleteArguments, ExplainArguments, Output, SpecArguments};
 use crate::documents::{complete_sources, load_complete, load_sources};
@@ -67,8 +68,27 @@ pub(crate) fn explain(arguments: &ExplainArguments, screen: &Screen) -> Outcome 
     for path in wanted {
         explanations.extend(spec::explain(&spec, &sources, path).map_err(not_found)?);
     }
+    leave_out_small_bundles(&spec, &mut explanations);
     let views: Vec<ExplainView> = explanations.iter().map(ExplainView::new).collect();
     screen.result(&views, || explain_text(screen, &views))
+}
+
+/// A store is for bundles that are too large for the provider, which shows only when they are rendered.
+fn leave_out_small_bundles(spec: &CompleteSpec, explanations: &mut [Explanation]) {
+    let is_small = |group: &str| {
+        let rendered = render::render_group(spec, group).ok()?;
+        Some(rendered.user_data(rendered.format()?).ok()?.carries == render::delivery::Carries::Bundle)
+    };
+    let is_of_store = |explanation: &&mut Explanation| {
+        let root = if explanation.path.starts_with("cluster.") { 1 } else { 2 };
+        explanation.path.split('.').skip(root).take(2).eq(["delivery", "store"])
+    };
+    let mut known = BTreeMap::new();
+    for explanation in explanations.iter_mut().filter(is_of_store) {
+        explanation
+            .reaches
+            .retain(|group| !*known.entry(group.clone()).or_insert_with(|| is_small(group).unwrap_or_default()));
+    }
 }
 
 /// The two roots of every path.
