@@ -147,7 +147,7 @@ fn is_for_others(path: &Value) -> bool {
         "report.",
         "assets.fileRepositories",
     ];
-    let of_cluster = |part: &&str| path.as_str().unwrap().starts_with(&format!("cluster.{part}"));
+    let of_cluster = |part: &str| path.as_str().unwrap().starts_with(&format!("cluster.{part}"));
     // A machine of metal has no limit to its user data, and no size that would be known.
     let of_group = ["machines.prefixDelegation", "reservation", "delivery.compression", "delivery.store.urls"];
     parts.iter().any(|part| of_cluster(part))
@@ -171,9 +171,10 @@ fn without_a_path_every_value_is_explained() {
 fn an_item_of_a_list_is_explained_where_it_stands() {
     let full = example("full.yaml").display().to_string();
     let explained = |path: &str| nodestrap(["explain", &full, path, "-o", "json"]).expect(0).json();
-    let line_of = |text: &str| {
-        let lines = text_of_full().lines().position(|line| line.contains(text)).unwrap() + 1;
-        format!("line {lines},")
+    let written = text(example("full.yaml"));
+    let line_of = |part: &str| {
+        let index = written.lines().position(|line| line.contains(part)).unwrap();
+        format!("line {},", index + 1)
     };
     for (path, value, text) in [
         ("cluster.fileAssets[0].path", "/etc/example/motd", "/etc/example/motd"),
@@ -193,10 +194,6 @@ fn an_item_of_a_list_is_explained_where_it_stands() {
     ran.says(&["there is no setting \"cluster.fileAssets[9]\"", "did you mean cluster.fileAssets?"]);
 }
 
-fn text_of_full() -> String {
-    text(example("full.yaml"))
-}
-
 /// Only a bundle that is too large for user data is in a store.
 #[test]
 fn a_store_reaches_groups_whose_bundle_is_in_it() {
@@ -206,7 +203,7 @@ fn a_store_reaches_groups_whose_bundle_is_in_it() {
     let store = "  delivery: {store: {urls: [https://store.example.com]}}\n  provider: aws\n";
     let other = group.replace("workers", "large");
     let files = format!("spec: {{fileAssets: [{{path: /etc/large, content: {large}}}]}}\n");
-    let (_folder, path) = spec(&format!("{cluster}{store}---\n{group}---\n{other}{files}"));
+    let (_folder, path) = spec(format!("{cluster}{store}---\n{group}---\n{other}{files}"));
     let reaches =
         |wanted: &str| nodestrap(["explain", &path, wanted, "-o", "json"]).expect(0).json()[0]["reaches"].clone();
     assert_eq!(reaches("cluster.delivery.store.urls"), serde_json::json!(["large"]));

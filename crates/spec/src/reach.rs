@@ -56,9 +56,10 @@ impl<'a> Reach<'a> {
     pub(crate) fn groups(&self, setting: &[String], value: &Value, part: &[Step]) -> Vec<String> {
         match setting {
             [root, group, field @ ..] if root == "nodeGroups" => {
-                let mut groups = self.spec.groups.iter().enumerate();
-                let group = groups.find(|(_, member)| member.name.value.as_str() == group);
-                group.filter(|(index, member)| self.is_used(*index, member, field)).map(|(_, member)| member).names()
+                let groups = &self.spec.groups;
+                let index = groups.binary_search_by(|member| member.name.value.as_str().cmp(group)).ok();
+                let used = index.filter(|index| self.is_used(*index, &groups[*index], field));
+                used.map(|index| &groups[index]).names()
             }
             [_, field] if MERGED.contains(&field.as_str()) => self.of_merged(field, value, part),
             _ => self.of_cluster(&join(setting.iter().map(String::as_str))),
