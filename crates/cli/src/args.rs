@@ -51,7 +51,8 @@ pub(crate) enum Command {
     #[command(
         override_usage = "nodestrap explain [OPTIONS] FILE... [PATH]",
         after_help = "Examples:\n  nodestrap explain examples/minimal.yaml cluster.networking.clusterDNS\n  \
-                      nodestrap explain examples/minimal.yaml podNetwork\n  nodestrap explain examples/minimal.yaml"
+                      nodestrap explain examples/minimal.yaml podNetwork\n  \
+                      nodestrap explain examples/full.yaml 'fileAssets[0].mode'\n  nodestrap explain examples/minimal.yaml"
     )]
     Explain(ExplainArguments),
     /// Write what a node of a group receives, or show what would change on it.
@@ -129,7 +130,7 @@ pub(crate) struct CompleteArguments {
 #[derive(Args)]
 pub(crate) struct ExplainArguments {
     /// Files with one Cluster and its NodeGroups; then a path such as `cluster.networking.clusterDNS`, or its unique end.
-    /// Without a path every value is listed.
+    /// Items of lists are `[0]` and so on, or go by their name. Without a path every value is listed.
     #[arg(required = true, value_name = "FILE")]
     words: Vec<PathBuf>,
 }

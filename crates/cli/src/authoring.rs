@@ -1,12 +1,13 @@
 //! `check`, `complete` and `explain`: what is said and what is decided.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use spec::{Explanation, NotFound, Origin, SecretDisplay};
+use spec::{CompleteSpec, Explanation, NotFound, Origin, SecretDisplay};
 
 use crate::args::{CompleteArguments, ExplainArguments, Output, SpecArguments};
-use crate::documents::load_complete;
+use crate::documents::{complete_sources, load_complete, load_sources};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::show::{Paint, Screen, table};
 
@@ -60,14 +61,34 @@ pub(crate) fn complete(arguments: &CompleteArguments, screen: &Screen) -> Outcom
 
 pub(crate) fn explain(arguments: &ExplainArguments, screen: &Screen) -> Outcome {
     let (files, path) = arguments.split();
-    let spec = load_complete(files, screen)?;
+    let sources = load_sources(files, screen)?;
+    let spec = complete_sources(&sources, screen)?;
     let wanted = path.map_or(EVERYTHING.to_vec(), |path| vec![path]);
     let mut explanations = Vec::new();
     for path in wanted {
-        explanations.extend(spec::explain(&spec, path).map_err(not_found)?);
+        explanations.extend(spec::explain(&spec, &sources, path).map_err(not_found)?);
     }
+    leave_out_small_bundles(&spec, &mut explanations);
     let views: Vec<ExplainView> = explanations.iter().map(ExplainView::new).collect();
     screen.result(&views, || explain_text(screen, &views))
+}
+
+/// A store is for bundles that are too large for the provider, which shows only when they are rendered.
+fn leave_out_small_bundles(spec: &CompleteSpec, explanations: &mut [Explanation]) {
+    let is_small = |group: &str| {
+        let rendered = render::render_group(spec, group).ok()?;
+        Some(rendered.user_data(rendered.format()?).ok()?.carries == render::delivery::Carries::Bundle)
+    };
+    let is_of_store = |explanation: &&mut Explanation| {
+        let root = if explanation.path.starts_with("cluster.") { 1 } else { 2 };
+        explanation.path.split('.').skip(root).take(2).eq(["delivery", "store"])
+    };
+    let mut known = BTreeMap::new();
+    for explanation in explanations.iter_mut().filter(is_of_store) {
+        explanation
+            .reaches
+            .retain(|group| !*known.entry(group.clone()).or_insert_with(|| is_small(group).unwrap_or_default()));
+    }
 }
 
 /// The two roots of every path.
@@ -125,7 +146,8 @@ fn explain_text(screen: &Screen, views: &[ExplainView]) -> String {
         }
         let _ = writeln!(text, "{} = {value}", screen.paint(Paint::Strong, &view.path));
         let mut rows = vec![vec!["from".to_owned(), view.origin.clone()]];
-        rows.push(vec!["reaches".to_owned(), view.reaches.join(", ")]);
+        let reaches = if view.reaches.is_empty() { "no nodes".to_owned() } else { view.reaches.join(", ") };
+        rows.push(vec!["reaches".to_owned(), reaches]);
         text.push_str(&table(&rows));
     }
     text

@@ -134,9 +134,24 @@ fn an_unknown_path_names_the_nearest_one() {
     on_example("explain", &["binary"]).expect(2).says(&["kubelet.binary", "containerRuntime.binary", "say which"]);
 }
 
-fn is_of_control_plane(path: &Value) -> bool {
-    let parts = ["kubeApiserver", "kubeControllerManager", "kubeScheduler", "etcd", "dnsController"];
-    parts.iter().any(|part| path.as_str().unwrap().starts_with(&format!("cluster.{part}.")))
+/// What is there, and what nobody has without it: static pods, a proxy, a webhook, an archive.
+fn is_for_others(path: &Value) -> bool {
+    let parts = [
+        "kubeApiserver.",
+        "kubeControllerManager.",
+        "kubeScheduler.",
+        "etcd.",
+        "dnsController.",
+        "kubeProxy.",
+        "proxy.",
+        "report.",
+        "assets.fileRepositories",
+    ];
+    let of_cluster = |part: &str| path.as_str().unwrap().starts_with(&format!("cluster.{part}"));
+    // A machine of metal has no limit to its user data, and no size that would be known.
+    let of_group = ["machines.prefixDelegation", "reservation", "delivery.compression", "delivery.store.urls"];
+    parts.iter().any(|part| of_cluster(part))
+        || of_group.iter().any(|field| path == &format!("nodeGroups.workers.{field}"))
 }
 
 #[test]
@@ -146,10 +161,55 @@ fn without_a_path_every_value_is_explained() {
     assert!(all.len() > 20);
     for view in all {
         assert!(!view["origin"].as_str().unwrap().is_empty(), "{view}");
-        // Components of a control plane reach nobody here.
-        let reaches = if is_of_control_plane(&view["path"]) { vec![] } else { vec!["workers"] };
+        let reaches = if is_for_others(&view["path"]) { vec![] } else { vec!["workers"] };
         assert_eq!(view["reaches"], serde_json::json!(reaches), "{view}");
     }
+    assert!(on_example("explain", &["noProxy"]).expect(0).out.contains("reaches  no nodes"));
+}
+
+#[test]
+fn an_item_of_a_list_is_explained_where_it_stands() {
+    let full = example("full.yaml").display().to_string();
+    let explained = |path: &str| nodestrap(["explain", &full, path, "-o", "json"]).expect(0).json();
+    let written = text(example("full.yaml"));
+    let line_of = |part: &str| {
+        let index = written.lines().position(|line| line.contains(part)).unwrap();
+        format!("line {},", index + 1)
+    };
+    for (path, value, text) in [
+        ("cluster.fileAssets[0].path", "/etc/example/motd", "/etc/example/motd"),
+        ("nodeGroups.gpu.fileAssets[0].path", "/etc/example/motd", "/etc/example/motd"),
+        ("nodeGroups.gpu.fileAssets[1].path", "/etc/example/license", "/etc/example/license"),
+        ("nodeGroups.gpu.fileAssets[1].content", "[redacted]", "/etc/example/license"),
+        ("nodeGroups.gpu.hooks.warm-cache.name", "warm-cache", "name: warm-cache"),
+        ("nodeGroups.gpu.labels.\"example.com/pool\"", "gpu", "example.com/pool"),
+        ("nodeGroups.gpu.sysctls.\"vm.max_map_count\"", "262144", "vm.max_map_count"),
+        ("nodeGroups.gpu.sysctls.\"vm.nr_hugepages\"", "1024", "vm.nr_hugepages"),
+    ] {
+        let views = explained(path);
+        assert_eq!(views[0]["value"], value, "{views}");
+        assert!(views[0]["origin"].as_str().unwrap().contains(&line_of(text)), "{views} is not on {}", line_of(text));
+    }
+    let ran = nodestrap(["explain", &full, "cluster.fileAssets[9]"]).expect(2);
+    ran.says(&["there is no setting \"cluster.fileAssets[9]\"", "did you mean cluster.fileAssets?"]);
+}
+
+/// Only a bundle that is too large for user data is in a store.
+#[test]
+fn a_store_reaches_groups_whose_bundle_is_in_it() {
+    let minimal = text(example("minimal.yaml"));
+    let (cluster, group) = minimal.split_once("---\n").unwrap();
+    let large: String = (0..9000_u32).map(|index| format!("{:x}", index.wrapping_mul(2_654_435_761))).collect();
+    let store = "  delivery: {store: {urls: [https://store.example.com]}}\n  provider: aws\n";
+    let other = group.replace("workers", "large");
+    let files = format!("spec: {{fileAssets: [{{path: /etc/large, content: {large}}}]}}\n");
+    let (_folder, path) = spec(format!("{cluster}{store}---\n{group}---\n{other}{files}"));
+    let reaches =
+        |wanted: &str| nodestrap(["explain", &path, wanted, "-o", "json"]).expect(0).json()[0]["reaches"].clone();
+    assert_eq!(reaches("cluster.delivery.store.urls"), serde_json::json!(["large"]));
+    assert_eq!(reaches("cluster.delivery.store.urls[0]"), serde_json::json!(["large"]));
+    assert_eq!(reaches("nodeGroups.workers.delivery.store.urls"), serde_json::json!([]));
+    assert_eq!(reaches("cluster.apiServer"), serde_json::json!(["large", "workers"]));
 }
 
 const MISTAKEN: &str = "\

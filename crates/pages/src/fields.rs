@@ -135,7 +135,8 @@ impl Decided {
     fn of(spec: &CompleteSpec) -> Result<Self, String> {
         let mut found = Vec::new();
         for root in ["cluster", "nodeGroups"] {
-            found.extend(explain(spec, root).map_err(|error| error.to_string())?);
+            // Where in its text something stands is not said here.
+            found.extend(explain(spec, &[], root).map_err(|error| error.to_string())?);
         }
         Ok(Self(found))
     }

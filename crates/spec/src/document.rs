@@ -95,14 +95,14 @@ pub(crate) fn decode_documents<'n>(
     Some(Documents { name, cluster, groups })
 }
 
-fn entry_at<'n>(document: &'n Node, path: &[&str]) -> Option<&'n Entry> {
+pub(crate) fn entry_at<'n>(document: &'n Node, path: &[&str]) -> Option<&'n Entry> {
     let Kind::Map(entries) = &document.kind else { return None };
     let (name, rest) = path.split_first()?;
     let entry = entries.iter().find(|entry| entry.key == *name)?;
     if rest.is_empty() { Some(entry) } else { entry_at(&entry.value, rest) }
 }
 
-fn scalar_at<'n>(document: &'n Node, path: &[&str]) -> Option<(&'n Entry, &'n str)> {
+pub(crate) fn scalar_at<'n>(document: &'n Node, path: &[&str]) -> Option<(&'n Entry, &'n str)> {
     let entry = entry_at(document, path)?;
     match &entry.value.kind {
         Kind::Scalar { text, .. } => Some((entry, text)),

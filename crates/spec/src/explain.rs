@@ -5,18 +5,20 @@ use serde_json::Value;
 use crate::complete::CompleteSpec;
 use crate::nearest::nearest;
 use crate::origin::Origin;
-use crate::path;
-use crate::values::Role;
+use crate::path::{self, Step};
+use crate::reach::Reach;
+use crate::source::Source;
 use crate::view::{self, SecretDisplay, View};
+use crate::written::{Text, Written, identity};
 
-/// One leaf of the complete spec.
+/// One leaf of the complete spec, or a part of one: an item of a list, a field of such an item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     pub path: String,
     /// Secrets are redacted.
     pub value: Value,
     pub origin: Origin,
-    /// Names of the node groups whose nodes it reaches.
+    /// Names of the node groups whose nodes it reaches: what is rendered for them depends on it.
     pub reaches: Vec<String>,
 }
 
@@ -32,119 +34,196 @@ pub enum NotFound {
     Ambiguous { path: String, candidates: Vec<String> },
 }
 
-/// `wanted` is a path or the end of one: of the shortest path, if that is only one. A leaf gives one explanation, a branch one for each leaf below.
-pub fn explain(spec: &CompleteSpec, wanted: &str) -> Result<Vec<Explanation>, NotFound> {
-    let whole = view::whole(spec, SecretDisplay::Redacted);
-    let mut nodes = Vec::new();
-    collect(&whole, &mut Vec::new(), &mut nodes);
-    let segments = path::split(wanted).unwrap_or_default();
-    let found = match nodes.iter().find(|node| node.segments == segments) {
-        Some(exact) => exact,
-        None => unique_suffix(&nodes, &segments, wanted)?,
-    };
+/// `wanted` is a path or the end of one: of the shortest path, if that is only one. A leaf gives one explanation, a branch one
+/// for each leaf below. `[0]` is the first item of a list; an item that has a name or a path goes by that, too. `sources` are
+/// those that `spec` was made of.
+pub fn explain(spec: &CompleteSpec, sources: &[Source], wanted: &str) -> Result<Vec<Explanation>, NotFound> {
+    let steps = path::split(wanted).unwrap_or_default();
+    let found = find(spec, &steps, wanted)?;
+    let text = Text::read(sources);
+    let written = Written::new(&text);
+    let explainer = Explainer { written: &written, reach: Reach::new(spec, &written) };
     let mut explanations = Vec::new();
-    explain_below(spec, found.view, &mut found.segments.clone(), &mut explanations);
+    let of_same_document = |document: &[String]| document.iter().zip(&found.segments).all(|(one, other)| one == other);
+    walk(spec, &of_same_document, &mut |segments, view| {
+        if segments.starts_with(&found.segments) {
+            explanations.extend(explainer.explain(segments, view, &found.part));
+        }
+    });
     Ok(explanations)
 }
 
 /// Every leaf, in the order of `to_json`.
 pub fn paths(spec: &CompleteSpec) -> Vec<String> {
-    let whole = view::whole(spec, SecretDisplay::Redacted);
-    let mut nodes = Vec::new();
-    collect(&whole, &mut Vec::new(), &mut nodes);
-    nodes.iter().filter(|node| !matches!(node.view, View::Branch(_))).map(Place::path).collect()
+    let mut paths = Vec::new();
+    walk(spec, &|_| true, &mut |segments, view| {
+        if !matches!(view, View::Branch(_)) {
+            paths.push(path::join_steps(segments, &[]));
+        }
+    });
+    paths
 }
 
-struct Place<'v> {
-    segments: Vec<String>,
-    view: &'v View<'v>,
-}
-
-impl Place<'_> {
-    fn path(&self) -> String {
-        path::join(self.segments.iter().map(String::as_str))
+/// Every branch and every leaf of the documents that are wanted, one document after the other: a view of all groups at once
+/// would take more memory than the spec.
+fn walk(spec: &CompleteSpec, wanted: &dyn Fn(&[String]) -> bool, visit: &mut dyn FnMut(&[String], &View<'_>)) {
+    const SHOWN: SecretDisplay = SecretDisplay::Redacted;
+    let mut segments = vec!["cluster".to_owned()];
+    if wanted(&segments) {
+        walk_below(&view::cluster(spec, SHOWN), &mut segments, visit);
+    }
+    segments = vec!["nodeGroups".to_owned()];
+    visit(&segments, &View::Branch(Vec::new()));
+    for group in &spec.groups {
+        segments.push(group.name.value.to_string());
+        if wanted(&segments) {
+            walk_below(&view::group(group, SHOWN), &mut segments, visit);
+        }
+        segments.pop();
     }
 }
 
-fn collect<'v>(view: &'v View<'v>, segments: &mut Vec<String>, nodes: &mut Vec<Place<'v>>) {
-    if !segments.is_empty() {
-        nodes.push(Place { segments: segments.clone(), view });
-    }
+fn walk_below(view: &View<'_>, segments: &mut Vec<String>, visit: &mut dyn FnMut(&[String], &View<'_>)) {
+    visit(segments, view);
     if let View::Branch(fields) = view {
         for (name, below) in fields {
             segments.push(name.clone());
-            collect(below, segments, nodes);
+            walk_below(below, segments, visit);
             segments.pop();
         }
     }
 }
 
-fn unique_suffix<'n, 'v>(nodes: &'n [Place<'v>], segments: &[String], wanted: &str) -> Result<&'n Place<'v>, NotFound> {
-    let matching: Vec<&Place<'v>> =
-        nodes.iter().filter(|node| !segments.is_empty() && node.segments.ends_with(segments)).collect();
+/// A branch or leaf, and what part of the leaf is meant.
+struct Found {
+    segments: Vec<String>,
+    part: Vec<Step>,
+}
+
+impl Found {
+    fn path(&self) -> String {
+        path::join_steps(&self.segments, &self.part)
+    }
+
+    fn depth(&self) -> usize {
+        self.segments.len() + self.part.len()
+    }
+}
+
+fn find(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Result<Found, NotFound> {
+    let of_document = |document: &[String]| steps.iter().zip(document).all(|(step, segment)| step.is(segment));
+    let mut exact = None;
+    walk(spec, &of_document, &mut |segments, view| {
+        if exact.is_none() && segments.len() <= steps.len() {
+            exact = match_end(segments, view, steps, segments.len());
+        }
+    });
+    if let Some(exact) = exact {
+        return Ok(exact);
+    }
+    let (mut whole, mut parts) = (Vec::new(), Vec::new());
+    walk(spec, &|_| true, &mut |segments, view| {
+        let most = steps.len().min(segments.len());
+        if let Some(found) = (1..=most).rev().find_map(|taken| match_end(segments, view, steps, taken)) {
+            if found.part.is_empty() { whole.push(found) } else { parts.push(found) }
+        }
+    });
+    let mut matching = if whole.is_empty() { parts } else { whole };
     // A setting of the group comes before a field of a component's configuration that has its name.
-    let shortest = matching.iter().map(|node| node.segments.len()).min();
-    let mut outermost = matching.iter().filter(|node| Some(node.segments.len()) == shortest);
-    if let (Some(only), None) = (outermost.next(), outermost.next()) {
-        return Ok(only);
-    }
-    match matching.as_slice() {
-        [only] => Ok(only),
-        [] => Err(NotFound::Unknown { path: wanted.to_owned(), nearest: suggest(nodes, segments, wanted) }),
-        several => Err(NotFound::Ambiguous {
-            path: wanted.to_owned(),
-            candidates: several.iter().map(|node| node.path()).collect(),
-        }),
-    }
-}
-
-/// By the whole path first, then by its last segment alone.
-fn suggest(nodes: &[Place<'_>], segments: &[String], wanted: &str) -> Vec<String> {
-    const MOST: usize = 3;
-    let paths: Vec<String> = nodes.iter().map(Place::path).collect();
-    if let Some(path) = nearest(wanted, paths.iter().map(String::as_str)) {
-        return vec![path.to_owned()];
-    }
-    let Some(last) = segments.last() else { return Vec::new() };
-    let names = nodes.iter().filter_map(|node| node.segments.last()).map(String::as_str);
-    let Some(name) = nearest(last, names) else { return Vec::new() };
-    let named = nodes.iter().filter(|node| node.segments.last().is_some_and(|last| last == name));
-    named.map(Place::path).take(MOST).collect()
-}
-
-fn explain_below(spec: &CompleteSpec, view: &View<'_>, segments: &mut Vec<String>, found: &mut Vec<Explanation>) {
-    let mut leaf = |value: &Value, origin: Origin| {
-        found.push(Explanation {
-            path: path::join(segments.iter().map(String::as_str)),
-            value: value.clone(),
-            origin,
-            reaches: reaches(spec, segments),
-        });
-    };
-    match view {
-        View::Leaf(value, origin) => leaf(value, (*origin).clone()),
-        View::BuiltIn(value, component) => leaf(value, Origin::BuiltIn { component: component.name() }),
-        View::Branch(fields) => {
-            for (name, below) in fields {
-                segments.push(name.clone());
-                explain_below(spec, below, segments, found);
-                segments.pop();
-            }
+    let shortest = matching.iter().map(Found::depth).min();
+    let mut outermost = matching.iter().enumerate().filter(|(_, found)| Some(found.depth()) == shortest);
+    match (outermost.next(), outermost.next()) {
+        (Some((only, _)), None) => Ok(matching.swap_remove(only)),
+        (None, _) => Err(NotFound::Unknown { path: wanted.to_owned(), nearest: suggest(spec, steps, wanted) }),
+        _ => {
+            Err(NotFound::Ambiguous { path: wanted.to_owned(), candidates: matching.iter().map(Found::path).collect() })
         }
     }
 }
 
-/// Settings of the control plane's components reach its nodes only.
-fn reaches(spec: &CompleteSpec, segments: &[String]) -> Vec<String> {
-    const CONTROL_PLANE: [&str; 6] =
-        ["pki", "kubeApiserver", "kubeControllerManager", "kubeScheduler", "etcd", "dnsController"];
-    let of = |wanted: &dyn Fn(Role) -> bool| {
-        let groups = spec.groups.iter().filter(|group| wanted(group.spec.role.value));
-        groups.map(|group| group.name.value.to_string()).collect()
+/// Whether so many steps are the end of the path of a setting, and the others lead to a part of it.
+fn match_end(segments: &[String], view: &View<'_>, steps: &[Step], taken: usize) -> Option<Found> {
+    let (names, rest) = steps.split_at(taken);
+    let end = &segments[segments.len() - taken..];
+    if !names.iter().zip(end).all(|(step, segment)| step.is(segment)) {
+        return None;
+    }
+    let part = match view.value() {
+        Some(value) => part(value, rest)?,
+        None => rest.is_empty().then(Vec::new)?,
     };
-    match segments {
-        [first, group, ..] if first == "nodeGroups" => vec![group.clone()],
-        [_, field, ..] if CONTROL_PLANE.contains(&field.as_str()) => of(&|role| role == Role::ControlPlane),
-        _ => of(&|_| true),
+    Some(Found { segments: segments.to_vec(), part })
+}
+
+/// The steps to a part of `value`, each item by its index.
+fn part(mut value: &Value, steps: &[Step]) -> Option<Vec<Step>> {
+    let mut part = Vec::new();
+    for step in steps {
+        let step = match (step, value) {
+            (Step::Name(name), Value::Array(items)) => {
+                let is_named = |item: &Value| identity(item).is_some_and(|(_, own)| own == name);
+                let mut named = items.iter().enumerate().filter(|(_, item)| is_named(item));
+                let (Some((index, _)), None) = (named.next(), named.next()) else { return None };
+                Step::Index(index)
+            }
+            _ => step.clone(),
+        };
+        value = below(value, &step)?;
+        part.push(step);
+    }
+    Some(part)
+}
+
+fn below<'v>(value: &'v Value, step: &Step) -> Option<&'v Value> {
+    match step {
+        Step::Name(name) => value.get(name),
+        Step::Index(index) => value.get(index),
+    }
+}
+
+/// By the whole path first, then by its last segment alone; of an item that is not there, the list.
+fn suggest(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    if let Some(index) = steps.iter().position(|step| matches!(step, Step::Index(_))) {
+        return find(spec, &steps[..index], wanted).map(|list| vec![list.path()]).unwrap_or_default();
+    }
+    let mut places = Vec::new();
+    walk(spec, &|_| true, &mut |segments, _| {
+        places.push((path::join_steps(segments, &[]), segments.last().cloned().unwrap_or_default()));
+    });
+    if let Some(path) = nearest(wanted, places.iter().map(|(path, _)| path.as_str())) {
+        return vec![path.to_owned()];
+    }
+    let Some(Step::Name(last)) = steps.last() else { return Vec::new() };
+    let Some(name) = nearest(last, places.iter().map(|(_, name)| name.as_str())) else { return Vec::new() };
+    places.iter().filter(|(_, last)| last == name).map(|(path, _)| path.clone()).take(MOST).collect()
+}
+
+struct Explainer<'a> {
+    written: &'a Written<'a>,
+    reach: Reach<'a>,
+}
+
+impl Explainer<'_> {
+    /// `None` for a branch, which is explained leaf by leaf.
+    fn explain(&self, segments: &[String], view: &View<'_>, part: &[Step]) -> Option<Explanation> {
+        let whole = view.value()?;
+        let value = part.iter().try_fold(whole, below)?;
+        // The key of an entry is the first step into the mapping, which is the setting.
+        let (setting, entry) = match (view, segments.split_last()) {
+            (View::Entry(..), Some((key, setting))) => (setting, vec![Step::Name(key.clone())]),
+            _ => (segments, Vec::new()),
+        };
+        let inside = [entry, part.to_vec()].concat();
+        Some(Explanation {
+            path: path::join_steps(segments, part),
+            value: value.clone(),
+            origin: match view {
+                View::Leaf(_, origin) | View::Entry(_, origin) => self.written.origin(setting, origin, whole, &inside),
+                View::BuiltIn(_, component) => Origin::BuiltIn { component: component.name() },
+                View::Branch(_) => return None,
+            },
+            reaches: self.reach.groups(setting, whole, &inside),
+        })
     }
 }

@@ -26,6 +26,7 @@ mod pem;
 mod pki;
 mod print;
 mod quantity;
+mod reach;
 mod record;
 mod resolve;
 mod schema;
@@ -36,6 +37,7 @@ mod texts;
 mod tree;
 mod values;
 mod view;
+mod written;
 mod yaml;
 
 pub use crate::pki::{PKI_FILES, PkiFolder};

@@ -59,7 +59,9 @@ fn write_field(text: &mut String, depth: usize, name: &str, view: &View<'_>) {
                 text.push_str(&format!("{indent}# {rest}\n"));
             }
         }
-        View::Leaf(value, _) | View::BuiltIn(value, _) => yaml::write_field(text, depth, name, value),
+        View::Leaf(value, _) | View::Entry(value, _) | View::BuiltIn(value, _) => {
+            yaml::write_field(text, depth, name, value)
+        }
         View::Branch(below) if below.iter().all(|(_, view)| view.is_built_in()) => {
             yaml::write_field(text, depth, name, &serde_json::json!({}));
         }

@@ -119,7 +119,7 @@ impl<T: SpecValue> Slot for Leaf<T> {
 fn spread<T: SpecValue>(setting: &Setting<T>, look: Look) -> View<'_> {
     match setting.value.to_json(look) {
         Value::Object(fields) if !fields.is_empty() => {
-            View::Branch(fields.into_iter().map(|(key, value)| (key, View::Leaf(value, &setting.origin))).collect())
+            View::Branch(fields.into_iter().map(|(key, value)| (key, View::Entry(value, &setting.origin))).collect())
         }
         value => View::Leaf(value, &setting.origin),
     }

@@ -31,19 +31,30 @@ pub(crate) struct Look {
 
 pub(crate) enum View<'a> {
     Leaf(Value, &'a Origin),
+    /// The value of one key of a mapping that is one setting; the origin is that of the whole.
+    Entry(Value, &'a Origin),
     /// The component's own default.
     BuiltIn(Value, Component),
     Branch(Vec<(String, View<'a>)>),
 }
 
 impl View<'_> {
+    /// Of a leaf.
+    pub(crate) fn value(&self) -> Option<&Value> {
+        match self {
+            View::Leaf(value, _) | View::Entry(value, _) | View::BuiltIn(value, _) => Some(value),
+            View::Branch(_) => None,
+        }
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         self.select(&|_| true).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// What somebody decided.
     pub(crate) fn decided(&self) -> Value {
-        self.select(&|view| matches!(view, View::Leaf(..))).unwrap_or_else(|| Value::Object(Map::new()))
+        self.select(&|view| matches!(view, View::Leaf(..) | View::Entry(..)))
+            .unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// What components do by themselves.
@@ -54,7 +65,9 @@ impl View<'_> {
     /// The leaves that are wanted, in their branches; `None` if there are none.
     fn select(&self, wanted: &dyn Fn(&View<'_>) -> bool) -> Option<Value> {
         match self {
-            View::Leaf(value, _) | View::BuiltIn(value, _) => wanted(self).then(|| value.clone()),
+            View::Leaf(value, _) | View::Entry(value, _) | View::BuiltIn(value, _) => {
+                wanted(self).then(|| value.clone())
+            }
             View::Branch(fields) => {
                 let selected: Map<String, Value> =
                     fields.iter().filter_map(|(name, view)| Some((name.clone(), view.select(wanted)?))).collect();
@@ -71,7 +84,7 @@ impl View<'_> {
     /// Nothing in it was decided by anybody.
     pub(crate) fn is_built_in(&self) -> bool {
         match self {
-            View::Leaf(..) => false,
+            View::Leaf(..) | View::Entry(..) => false,
             View::BuiltIn(..) => true,
             View::Branch(fields) => !fields.is_empty() && fields.iter().all(|(_, view)| view.is_built_in()),
         }

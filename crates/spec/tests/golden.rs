@@ -2,8 +2,10 @@
 
 mod support;
 
-use spec::{Colour, ConfigNode, ConfigTree, Origin, SecretDisplay, Source, explain, paths, render_mistakes};
-use support::{TOKEN, cases, compare_golden, complete, complete_sources, example, expect_complete, read};
+use spec::{
+    Colour, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, paths, render_mistakes,
+};
+use support::{TOKEN, cases, compare_golden, complete, complete_sources, example, expect_complete, read, source};
 
 #[test]
 fn every_bad_spec_gives_its_mistakes() {
@@ -76,45 +78,98 @@ fn minimal_example_has_ten_lines() {
     assert_eq!(example("minimal.yaml").lines().count(), 10);
 }
 
+fn shown(explanation: &Explanation) -> String {
+    let mut value = explanation.value.to_string();
+    if value.len() > 60 {
+        value = format!("{}…", &value[..60]);
+    }
+    let origin = match &explanation.origin {
+        Origin::User(at) => format!("user: {}:{}:{}", at.file, at.line, at.column),
+        Origin::Default { reason } => format!("default: {reason}"),
+        Origin::Derived { from, rule } => format!("derived from {}: {rule}", from.join(", ")),
+        Origin::BuiltIn { component } => format!("what {component} does by itself"),
+    };
+    let reaches = explanation.reaches.join(", ");
+    format!("{}\n  {value}\n  {origin}\n  reaches {reaches}\n", explanation.path)
+}
+
 #[test]
 fn every_setting_of_the_examples_is_explained() {
     for name in ["minimal", "full"] {
-        let complete = expect_complete(&example(&format!("{name}.yaml")));
-        let mut shown = String::new();
-        for path in paths(&complete) {
-            for explanation in explain(&complete, &path).unwrap() {
-                let mut value = explanation.value.to_string();
-                if value.len() > 60 {
-                    value = format!("{}…", &value[..60]);
+        let text = example(&format!("{name}.yaml"));
+        let complete = expect_complete(&text);
+        let all = ["cluster", "nodeGroups"].map(|root| explain(&complete, &[source(&text)], root).unwrap()).concat();
+        assert_eq!(paths(&complete), all.iter().map(|leaf| leaf.path.as_str()).collect::<Vec<_>>());
+        compare_golden(&format!("explain/{name}.txt"), &all.iter().map(shown).collect::<String>());
+    }
+}
+
+/// A cluster and a group that say something of everything that has parts, each in a file of its own.
+#[test]
+fn every_part_of_a_list_or_mapping_is_explained_where_it_stands() {
+    let sources = ["cluster", "group"].map(|name| {
+        let path = support::folder().join(format!("cases/explain/{name}.yaml"));
+        Source::new(format!("{name}.yaml"), read(&path))
+    });
+    let complete = complete_sources(&sources).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+    let mut text = String::new();
+    for root in ["cluster", "nodeGroups"] {
+        for leaf in explain(&complete, &sources, root).unwrap() {
+            let mut parts = Vec::new();
+            support::parts(&leaf.path, &leaf.value, &mut parts);
+            let is_entry = leaf.path.contains("sysctls") || leaf.path.contains("labels") || leaf.path.contains("tags");
+            if !matches!(leaf.origin, Origin::BuiltIn { .. }) && (is_entry || !parts.is_empty()) {
+                text.push_str(&shown(&leaf));
+                for (path, _) in parts {
+                    let explained = explain(&complete, &sources, &path).unwrap();
+                    text.push_str(&explained.iter().map(shown).collect::<String>());
                 }
-                let origin = match &explanation.origin {
-                    Origin::User(at) => format!("user: {}:{}:{}", at.file, at.line, at.column),
-                    Origin::Default { reason } => format!("default: {reason}"),
-                    Origin::Derived { from, rule } => format!("derived from {}: {rule}", from.join(", ")),
-                    Origin::BuiltIn { component } => format!("what {component} does by itself"),
-                };
-                let reaches = explanation.reaches.join(", ");
-                shown.push_str(&format!("{}\n  {value}\n  {origin}\n  reaches {reaches}\n", explanation.path));
             }
         }
-        compare_golden(&format!("explain/{name}.txt"), &shown);
+    }
+    compare_golden("explain/parts.txt", &text);
+}
+
+#[test]
+fn an_item_goes_by_its_name_and_its_path_may_begin_anywhere() {
+    let text = example("full.yaml");
+    let complete = expect_complete(&text);
+    let found = |path: &str| explain(&complete, &[source(&text)], path).unwrap().remove(0).path;
+    for (asked, meant) in [
+        ("hooks.prepare", "cluster.hooks[0]"),
+        ("hooks.warm-cache.slot", "nodeGroups.gpu.hooks[1].slot"),
+        ("nodeGroups.gpu.hooks.prepare.timeout", "nodeGroups.gpu.hooks[0].timeout"),
+        ("fileAssets.\"/etc/example/motd\".mode", "cluster.fileAssets[0].mode"),
+        ("clusterDNS[1]", "cluster.networking.clusterDNS[1]"),
+        ("registryMirrors.\"docker.io\"[0]", "cluster.registryMirrors.\"docker.io\"[0]"),
+        ("archive.urls[0]", "nodeGroups.unpacked.containerRuntime.archive.urls[0]"),
+    ] {
+        assert_eq!(found(asked), meant, "{asked}");
     }
 }
 
 #[test]
 fn explain_without_an_answer_names_the_nearest() {
-    let minimal = expect_complete(&example("minimal.yaml"));
-    let full = expect_complete(&example("full.yaml"));
     let mut shown = String::new();
-    for (complete, path) in [
-        (&minimal, "cluster.networking.clusterDns"),
-        (&minimal, "cluster.kubelet.config.maxPod"),
-        (&minimal, "nothing.like.this"),
-        (&minimal, "broken.\"quote"),
-        (&minimal, ""),
-        (&full, "kubelet.config.maxPods"),
+    for (name, path) in [
+        ("minimal", "cluster.networking.clusterDns"),
+        ("minimal", "cluster.kubelet.config.maxPod"),
+        ("minimal", "nothing.like.this"),
+        ("minimal", "broken.\"quote"),
+        ("minimal", ""),
+        ("full", "kubelet.config.maxPods"),
+        ("minimal", "cluster.networking.clusterDNS[1]"),
+        ("minimal", "cluster.networking.clusterDNS[0].name"),
+        ("minimal", "cluster.networking[0]"),
+        ("minimal", "nothing[0]"),
+        ("full", "nodeGroups.gpu.fileAssets[9].path"),
+        ("full", "nodeGroups.gpu.hooks.other"),
+        ("full", "containerd.service"),
     ] {
-        shown.push_str(&format!("{path}: {:?}\n", explain(complete, path).unwrap_err()));
+        let text = example(&format!("{name}.yaml"));
+        let complete = expect_complete(&text);
+        let error = explain(&complete, &[source(&text)], path).map(|found| found[0].path.clone()).unwrap_err();
+        shown.push_str(&format!("{path}: {error:?}\n"));
     }
     compare_golden("explain/not-found.txt", &shown);
 }

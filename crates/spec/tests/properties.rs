@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use spec::{Colour, Origin, SecretDisplay, Source, explain, paths, render_mistakes};
-use support::{TOKEN, complete, complete_sources, example, expect_complete};
+use spec::{Colour, Origin, REDACTED, SecretDisplay, Source, explain, paths, render_mistakes};
+use support::{TOKEN, complete, complete_sources, example, expect_complete, parts, source};
 
 /// Texts that some reader of YAML takes for something else.
 fn nasty_text() -> impl Strategy<Value = String> {
@@ -292,12 +292,14 @@ proptest! {
 
     #[test]
     fn every_leaf_is_explained_and_every_derivation_leads_to_settings(spec in valid_spec()) {
-        let complete = expect_complete(&as_text(&spec));
+        let text = as_text(&spec);
+        let complete = expect_complete(&text);
+        let explain = |path: &str| explain(&complete, &[source(&text)], path);
         let mut expected = Vec::new();
         leaves(&complete.to_json(SecretDisplay::Redacted), String::new(), &mut expected);
         let mut found = Vec::new();
         let mut sources = BTreeSet::new();
-        let explained = ["cluster", "nodeGroups"].map(|root| explain(&complete, root).unwrap()).concat();
+        let explained = ["cluster", "nodeGroups"].map(|root| explain(root).unwrap()).concat();
         prop_assert_eq!(paths(&complete), explained.iter().map(|leaf| leaf.path.clone()).collect::<Vec<_>>());
         for explanation in explained {
             if let Origin::Derived { from, .. } = &explanation.origin {
@@ -307,7 +309,7 @@ proptest! {
         }
         let mut known = BTreeMap::new();
         for (source, path) in sources {
-            let leads = known.entry(source.clone()).or_insert_with(|| explain(&complete, &source).is_ok());
+            let leads = known.entry(source.clone()).or_insert_with(|| explain(&source).is_ok());
             prop_assert!(*leads, "{} is derived from {}", path, source);
         }
         let values = |leaves: Vec<(String, Value)>| {
@@ -316,6 +318,40 @@ proptest! {
             values
         };
         prop_assert_eq!(values(found), values(expected));
+    }
+}
+
+proptest! {
+    // Each case asks for every part on its own.
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_part_of_a_list_is_explained_and_stands_where_it_is_said_to(spec in valid_spec()) {
+        let text = as_text(&spec);
+        let complete = expect_complete(&text);
+        let sources = [source(&text)];
+        for whole in ["cluster", "nodeGroups"].map(|root| explain(&complete, &sources, root).unwrap()).concat() {
+            let mut found = Vec::new();
+            parts(&whole.path, &whole.value, &mut found);
+            for (path, value) in found {
+                let explained = explain(&complete, &sources, &path).unwrap();
+                prop_assert_eq!(explained.len(), 1);
+                prop_assert_eq!((&explained[0].path, &explained[0].value), (&path, &value));
+                prop_assert!(explained[0].reaches.iter().all(|group| whole.reaches.contains(group)));
+                if let Origin::User(at) = &explained[0].origin {
+                    let line = text.split('\n').nth(at.line as usize - 1).unwrap();
+                    let there: String = line.chars().skip(at.column as usize - 1).collect();
+                    let name = path.rsplit(['.', ']']).next().unwrap().trim_matches('"');
+                    // A collection in a mapping is where its key is; a redacted secret is another text.
+                    let is_there = match value {
+                        Value::Array(_) | Value::Object(_) => there.starts_with(['[', '{']) || there.contains(name),
+                        ref value if *value == json!(REDACTED) => true,
+                        ref value => there.starts_with(&value.to_string()),
+                    };
+                    prop_assert!(is_there, "{} is {}, and {:?} is there", path, value, there);
+                }
+            }
+        }
     }
 }
 
@@ -408,7 +444,7 @@ fn what_a_program_does_by_itself_is_that_of_its_release_and_of_its_other_fields(
 fn the_kubelets_cgroup_driver_decides_for_containerd() {
     let text = format!("{}spec: {{kubelet: {{config: {{cgroupDriver: cgroupfs}}}}}}\n", example("minimal.yaml"));
     let complete = expect_complete(&text);
-    let found = explain(&complete, "runc.options.SystemdCgroup").unwrap();
+    let found = explain(&complete, &[source(&text)], "runc.options.SystemdCgroup").unwrap();
     assert_eq!(found[0].value, json!(false));
     assert_eq!(found[0].reaches, ["workers"]);
 }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use spec::{CompleteSpec, Mistake, Source};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
@@ -34,8 +35,32 @@ pub(crate) fn authority() -> String {
     read(&folder().join("cases/ca.crt"))
 }
 
+pub(crate) fn source(text: &str) -> Source {
+    Source::new("cluster.yaml", text)
+}
+
 pub(crate) fn complete(text: &str) -> Result<CompleteSpec, Vec<Mistake>> {
-    complete_sources(&[Source::new("cluster.yaml", text)])
+    complete_sources(&[source(text)])
+}
+
+/// The paths of the parts of a value that lies at `path`: items of lists, fields of these, entries of mappings.
+pub(crate) fn parts(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
+    let plain = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let parts: Vec<(String, &Value)> = match value {
+        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| match plain(name) {
+                true => (format!("{path}.{name}"), value),
+                false => (format!("{path}.\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")), value),
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (path, value) in parts {
+        found.push((path.clone(), value.clone()));
+        self::parts(&path, value, found);
+    }
 }
 
 pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<Mistake>> {
