@@ -7,6 +7,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::contents::{HookText, PublicKeys, UnitText};
 use crate::record::{Context, Place, SpecValue, item};
 use crate::secret::Secret;
 use crate::syntax;
@@ -282,7 +283,7 @@ impl SpecValue for BootstrapToken {
     }
 }
 
-fn value_or_file(value: Value) -> Value {
+pub(crate) fn value_or_file(value: Value) -> Value {
     let file = crate::record::record_schema(vec![(
         "file",
         "Path of the file, relative to the folder of the spec.",
@@ -525,7 +526,7 @@ item!(
         /// When it runs.
         slot: HookSlot = "slot",
         /// The `[Service]` section of a oneshot unit, or a whole unit; either this or `container`.
-        unit: Option<Content> = "unit" or None,
+        unit: Option<HookText> = "unit" or None,
         /// A container to run; either this or `unit`.
         container: Option<HookContainer> = "container" or None,
         /// After this long it counts as failed. Default: 5m0s.
@@ -542,9 +543,9 @@ item!(
         /// With its suffix.
         name: UnitName = "name",
         /// The text of the unit, or `{file: …}`; left out if only drop-ins are meant.
-        content: Option<Content> = "content" or None,
+        content: Option<UnitText> = "content" or None,
         /// Drop-ins by name (without `.conf`).
-        drop_ins: BTreeMap<Name, Content> = "dropIns" or BTreeMap::new(),
+        drop_ins: BTreeMap<Name, UnitText> = "dropIns" or BTreeMap::new(),
         /// Whether it is enabled and started before the kubelet. Default: true.
         enabled: bool = "enabled" or true,
     }
@@ -594,7 +595,7 @@ item!(
         /// Names its file.
         name: Name = "name",
         /// ASCII armour, or `{file: …}`.
-        keys: Content = "keys",
+        keys: PublicKeys = "keys",
     }
 );
 

@@ -9,6 +9,7 @@ mod catalog;
 mod complete;
 mod completion;
 mod config;
+mod contents;
 mod decode;
 mod document;
 mod explain;
@@ -47,6 +48,7 @@ pub use complete::{
     ConfigNode, ConfigTree, DeliveryDefaults, NodestrapDefaults, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
+pub use contents::{HookText, PublicKeys, UnitText};
 pub use document::{FileReference, Spec};
 pub use explain::{Explanation, NotFound, explain, paths};
 pub use expression::Expression;

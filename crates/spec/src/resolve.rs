@@ -94,11 +94,7 @@ impl Files<'_> {
         }
         let (node, reference) = reference(drafts, node, field)?;
         let text = self.read(drafts, node, &reference)?;
-        let parsed = text.trim().parse().map_err(|invalid: Invalid| Invalid {
-            message: problem(&reference, &invalid.message).message,
-            advice: invalid.advice,
-        });
-        drafts.checked(node, parsed)
+        drafts.checked(node, text.trim().parse().map_err(|invalid| within(&reference, invalid)))
     }
 
     /// A text written in place, or `{file: path}`; taken as it is, to the last line feed.
@@ -108,11 +104,23 @@ impl Files<'_> {
         node: &'n Node,
         field: &'static str,
     ) -> Option<String> {
+        self.checked_text_or_file(drafts, node, field, |_| Ok(()))
+    }
+
+    /// The same, if `check` accepts it.
+    pub(crate) fn checked_text_or_file<'n>(
+        &self,
+        drafts: &'n Drafts<'n>,
+        node: &'n Node,
+        field: &'static str,
+        check: fn(&str) -> Result<(), Invalid>,
+    ) -> Option<String> {
         if !matches!(node.kind, Kind::Map(_)) {
-            return drafts.text(node).map(str::to_owned);
+            return drafts.valid_text(node, check);
         }
         let (node, reference) = reference(drafts, node, field)?;
-        self.read(drafts, node, &reference)
+        let text = self.read(drafts, node, &reference)?;
+        drafts.checked(node, check(&text).map_err(|invalid| within(&reference, invalid))).map(|()| text)
     }
 
     /// The text of a file, or why it cannot be had; `None` while references are only collected.
@@ -139,6 +147,10 @@ impl Files<'_> {
 
 fn problem(reference: &FileReference, text: &str) -> Invalid {
     Invalid::new(format!("the file \"{}\": {text}", reference.path))
+}
+
+fn within(reference: &FileReference, invalid: Invalid) -> Invalid {
+    Invalid { message: problem(reference, &invalid.message).message, advice: invalid.advice }
 }
 
 fn reference<'n>(drafts: &'n Drafts<'n>, node: &'n Node, field: &'static str) -> Option<(&'n Node, FileReference)> {
