@@ -71,6 +71,13 @@ fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema, target: Targe
     if is_secret_name(&entry.key) {
         drafts.hide(entry.value.span);
     }
+    if let ("featureGates", Kind::Map(gates)) = (entry.key.as_str(), &entry.value.kind) {
+        for gate in gates {
+            if let Err(invalid) = syntax::validate_feature_gate(&gate.key) {
+                drafts.report_invalid(gate.key_span, invalid);
+            }
+        }
+    }
     let branch = |tree: ConfigTree| {
         // An empty mapping can mean something (`evictionHard: {}`): it stays, as a leaf that knows its origin.
         if tree.is_empty() { leaf(drafts, place(entry), Value::Object(Map::new())) } else { ConfigNode::Branch(tree) }

@@ -91,6 +91,7 @@ fn check_value(flag: &Flag, value: &str, target: Target) -> Result<(), Invalid> 
         FlagKind::Duration => syntax::validate_go_duration(value),
         FlagKind::Address => Form::Address.check(value, target),
         FlagKind::PortRange => Form::PortRange.check(value, target),
+        _ if flag.name == "feature-gates" => syntax::validate_feature_gates(value),
         FlagKind::Text | FlagKind::List | FlagKind::Map => Ok(()),
     }?;
     match flag_schema(target.component, flag.name) {

@@ -77,6 +77,13 @@ pub(super) fn complete_group(
         complete_runtime(spec, cluster, &kubelet, &os, &traits, kubernetes_version.value, group, check);
     let delivery =
         complete_delivery(&spec.delivery, &cluster.delivery, &os, &traits, group, &file_assets.user_data, check);
+    let program = |name, path, may_be_a_file| lists::Program { name, path, may_be_a_file };
+    let programs = [
+        program("nodestrap itself", &delivery.nodestrap.path, false),
+        program("the kubelet", &kubelet.binary, true),
+        program("the container runtime", &container_runtime.binary, true),
+    ];
+    lists::check_programs(&file_assets.files.value, &programs, check);
     CompleteGroup {
         sysctls: complete_sysctls(spec, cluster, &here),
         kernel_modules: complete_modules(spec, cluster, &here),
