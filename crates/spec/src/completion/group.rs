@@ -73,8 +73,17 @@ pub(super) fn complete_group(
         config: kubelet::complete_config(&parts, check),
         flags: kubelet::complete_flags(&parts, check),
     };
-    let container_runtime =
-        complete_runtime(spec, cluster, &kubelet, &os, &traits, kubernetes_version.value, group, check);
+    let container_runtime = complete_runtime(
+        spec,
+        cluster,
+        &kubelet,
+        &file_assets.hooks.value,
+        &os,
+        &traits,
+        kubernetes_version.value,
+        group,
+        check,
+    );
     let delivery =
         complete_delivery(&spec.delivery, &cluster.delivery, &os, &traits, group, &file_assets.user_data, check);
     let program = |name, path, may_be_a_file| lists::Program { name, path, may_be_a_file };
@@ -361,6 +370,7 @@ fn complete_runtime(
     spec: &GroupSpec,
     cluster: &CompleteCluster,
     kubelet: &CompleteKubelet,
+    hooks: &[crate::items::Hook],
     os: &Setting<Os>,
     traits: &Traits,
     version: KubeVersion,
@@ -411,6 +421,7 @@ fn complete_runtime(
             kubernetes_minor: version.minor,
             sandbox_image: &sandbox_image,
             cni_binaries: &cni_binaries,
+            hooks,
         },
         check,
     );
