@@ -345,6 +345,12 @@ impl ApiServerUrl {
     }
 }
 
+impl fmt::Display for ApiServerUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
 impl FromStr for ApiServerUrl {
     type Err = Invalid;
 
