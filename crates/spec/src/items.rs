@@ -180,7 +180,8 @@ impl SpecValue for Addresses {
     }
 
     fn schema() -> Value {
-        json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": ADDRESS } })
+        let address = json!({ "type": "string", "pattern": ADDRESS, "examples": ["10.96.0.10"] });
+        json!({ "type": "array", "minItems": 1, "items": address })
     }
 }
 
