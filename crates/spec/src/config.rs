@@ -126,7 +126,7 @@ fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema, target: Target
             let number = value.as_f64().unwrap_or_default();
             drafts.checked(node, syntax::validate_number_within(number, min, max)).map(|()| value)
         }
-        Schema::Text => drafts.text(node).map(Value::from),
+        Schema::Text => drafts.text_or_int(node).map(Value::from),
         Schema::Form(form) => {
             let text = drafts.scalar(node)?;
             drafts.checked(node, form.check(text, target))?;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use crate::config::plain_kind;
+use crate::config::{is_canonical_int, plain_kind};
 use crate::mistake::Mistake;
 use crate::nearest::nearest;
 use crate::origin::{Origin, Setting};
@@ -120,6 +120,11 @@ impl<'a> Drafts<'a> {
         false
     }
 
+    /// A text, or a whole number that every reader writes alike.
+    pub(crate) fn text_or_int<'n>(&self, node: &'n Node) -> Option<&'n str> {
+        self.scalar(node).filter(|text| is_canonical_int(text) || self.is_text(node))
+    }
+
     /// The letters of a value, whatever they mean.
     pub(crate) fn scalar<'n>(&self, node: &'n Node) -> Option<&'n str> {
         match &node.kind {
@@ -138,16 +143,11 @@ impl<'a> Drafts<'a> {
     }
 
     pub(crate) fn value<T: FromStr<Err = Invalid>>(&self, node: &Node) -> Option<T> {
-        self.scalar_value(node).filter(|_| self.is_text(node))
-    }
-
-    /// The same, where a number is as good as a text.
-    pub(crate) fn scalar_value<T: FromStr<Err = Invalid>>(&self, node: &Node) -> Option<T> {
         let text = self.scalar(node)?;
         if syntax::has_password(text) {
             self.hide(node.span);
         }
-        self.checked(node, text.parse())
+        self.checked(node, text.parse()).filter(|_| self.is_text(node))
     }
 
     pub(crate) fn checked<T>(&self, node: &Node, result: Result<T, Invalid>) -> Option<T> {

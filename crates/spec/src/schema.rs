@@ -50,7 +50,8 @@ fn schema_of(schema: Schema) -> Value {
         Schema::Bool => json!({ "type": "boolean" }),
         Schema::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Schema::Float | Schema::Number { .. } => json!({ "type": "number" }),
-        Schema::Text => json!({ "type": "string" }),
+        // kubeReserved: {cpu: 1}
+        Schema::Text => json!({ "type": ["string", "integer"] }),
         Schema::Form(form) => json!({ "type": "string", "pattern": form.pattern() }),
         Schema::Choice(choices) => json!({ "enum": choices }),
         Schema::Duration | Schema::Within { .. } => {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::config::is_canonical_int;
 use crate::record::{Context, SpecValue};
 use crate::syntax;
-use crate::tree::Node;
+use crate::tree::{Kind, Node};
 use crate::values::{ApiServerUrl, ClusterName, DomainName, GroupName, Invalid, KubeVersion, text_value};
 use crate::view::Look;
 
@@ -126,8 +126,10 @@ text_value!(
 
 impl SpecValue for Line {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
-        let line: Self = context.drafts.scalar_value(node)?;
-        (is_canonical_int(line.as_str()) || context.drafts.is_text(node)).then_some(line)
+        match &node.kind {
+            Kind::Scalar { text, .. } if is_canonical_int(text) => context.drafts.checked(node, text.parse()),
+            _ => context.drafts.value(node),
+        }
     }
 
     fn to_json(&self, _: Look) -> Value {

@@ -178,7 +178,8 @@ const WRONG: &[(&str, &str)] = &[
     ("", "maxPods: 70000"),
     ("", "machines: {desired: 5000000000}"),
     ("", "kubelet: {binary: kubelet}"),
-    ("", "kubelet: {config: {clusterDomain: 5}}"),
+    ("", "kubelet: {config: {clusterDomain: 1.5}}"),
+    ("", "kubelet: {config: {kubeReserved: {cpu: 0.5}}}"),
     ("", "kubelet: {config: {address: localhost}}"),
     ("", "kubelet: {config: {syncFrequency: 60}}"),
     ("", "kubelet: {config: {syncFrequency: 1 minute}}"),
@@ -202,7 +203,10 @@ const RIGHT: &[(&str, &str)] = &[
     ("assets: {containerRegistry: \"[FD00::1]:5000/a/b_c\"}", "taints: [{key: example.com/a, effect: NoExecute}]"),
     ("etcd: {image: \"quay.io:443/coreos/etcd:v3.6.5\"}", "machines: {tags: {cost: 5, name: a b}}"),
     ("kubeProxy: {config: {bindAddress: \"::\", clusterCIDR: \"\", iptables: {syncPeriod: 1h0.5m}}}", ""),
-    ("units: [{name: 'dev-disk\\x2d1@a:b.mount', content: \"[X-Mine]\"}]", "kubelet: {flags: {v: 2}}"),
+    (
+        "units: [{name: 'dev-disk\\x2d1@a:b.mount', content: \"[X-Mine]\"}]",
+        "kubelet: {flags: {v: 2}, config: {kubeReserved: {cpu: 1}}}",
+    ),
     ("report: {webhook: \"https://example.com:8443/a?b=c\", headers: {X-Token: a}}", ""),
     ("region: 1", ""),
 ];
