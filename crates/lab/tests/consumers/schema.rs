@@ -196,7 +196,7 @@ const RIGHT: &[(&str, &str)] = &[
         "maxPods: 110",
     ),
     (
-        "proxy: {http: \"http://[fd00::1]:3128\", noProxy: [.example.com, \"[fd00::2]\", fd00::/8, \"a.example.com:80\"]}",
+        "proxy: {http: \"http://[fd00::1]:3128\", noProxy: [.example.com, \"[fd00::2]:80\", fd00::/8, \"a.example.com:80\"]}",
         "maxPods: 10 * 11",
     ),
     ("ntpServers: [10.0.0.1, \"[fd00::1]\", time.example.com]", "labels: {example.com/A_b.c: \"\", a: \"1.10\"}"),
