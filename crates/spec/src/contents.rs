@@ -10,8 +10,11 @@ use crate::tree::{Kind, Node};
 use crate::values::Invalid;
 use crate::view::Look;
 
+/// The field of a keyring.
+pub(crate) const KEYS: &str = "keys";
+
 macro_rules! contents {
-    ($($(#[$doc:meta])+ $name:ident($check:path, private: $private:literal)),+ $(,)?) => {
+    ($($(#[$doc:meta])+ $name:ident($field:expr, $check:path, private: $private:literal)),+ $(,)?) => {
         $(
             $(#[$doc])+
             #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +22,7 @@ macro_rules! contents {
 
             impl SpecValue for $name {
                 fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
-                    let text = context.files.checked_text_or_file(context.drafts, node, "content", $check);
+                    let text = context.files.checked_text_or_file(context.drafts, node, $field, $check);
                     if $private && text.is_none() && !matches!(node.kind, Kind::Map(_)) {
                         context.drafts.hide(node.span);
                     }
@@ -40,11 +43,11 @@ macro_rules! contents {
 
 contents!(
     /// A systemd unit, or a drop-in for one.
-    UnitText(validate_unit, private: false),
+    UnitText("content", validate_unit, private: false),
     /// A whole service, or the body of its `[Service]` section.
-    HookText(validate_hook, private: false),
+    HookText("unit", validate_hook, private: false),
     /// Public keys in ASCII armour. What is none may be a pasted private key.
-    PublicKeys(validate_public_keys, private: true),
+    PublicKeys(KEYS, validate_public_keys, private: true),
 );
 
 fn validate_unit(text: &str) -> Result<(), Invalid> {
@@ -105,9 +108,11 @@ fn read_unit<'t>(text: &'t str, body_of: Option<&'t str>, mut seen: impl FnMut(&
     }
 }
 
+pub(crate) const SHAPE_OF_KEYS: &str =
+    "ASCII armour is needed (\"-----BEGIN PGP PUBLIC KEY BLOCK-----\" …): `gpg --armor --export ID`";
+
 fn validate_public_keys(text: &str) -> Result<(), Invalid> {
-    const SHAPE: &str =
-        "ASCII armour is needed (\"-----BEGIN PGP PUBLIC KEY BLOCK-----\" …): `gpg --armor --export ID`";
+    use SHAPE_OF_KEYS as SHAPE;
     let mut lines = text.lines().map(str::trim);
     let armour = lines.find_map(|line| line.strip_prefix("-----BEGIN PGP ")?.strip_suffix("-----"));
     let damaged = |why: &str| Err(Invalid::new(format!("the armour of the keys is damaged: {why}")).advise(SHAPE));

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use crate::completion;
+use crate::contents::{KEYS, SHAPE_OF_KEYS};
 use crate::decode::Drafts;
 use crate::document::{Documents, FileReference, Spec, decode_documents};
 use crate::mistake::Mistake;
@@ -74,6 +75,8 @@ fn key(reference: &FileReference) -> (String, u32, u32, String) {
     (position.file.clone(), position.line, position.column, reference.path.clone())
 }
 
+const NOT_TEXT: &str = "is not text";
+
 /// How `{file: path}` is answered.
 pub(crate) enum Files<'a> {
     /// Nothing was read yet: only note what will be needed.
@@ -133,7 +136,7 @@ impl Files<'_> {
             Self::Given(contents) => Some(match contents.get(&key(reference)) {
                 None => Err("was not read".to_owned()),
                 Some(Err(reason)) => Err(reason.clone()),
-                Some(Ok(bytes)) => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| "is not text".to_owned()),
+                Some(Ok(bytes)) => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NOT_TEXT.to_owned()),
             }),
         }
     }
@@ -141,7 +144,13 @@ impl Files<'_> {
     /// The text of a file that the user refers to at `node`; `None` while references are only collected.
     pub(crate) fn read(&self, drafts: &Drafts<'_>, node: &Node, reference: &FileReference) -> Option<String> {
         let content = self.content(reference)?;
-        drafts.checked(node, content.map_err(|reason| problem(reference, &reason)))
+        drafts.checked(
+            node,
+            content.map_err(|reason| match reference.field == KEYS && reason == NOT_TEXT {
+                true => problem(reference, &reason).advise(SHAPE_OF_KEYS),
+                false => problem(reference, &reason),
+            }),
+        )
     }
 }
 
