@@ -45,7 +45,7 @@ def authority():
 
 CLUSTER = {
     "cluster": "demo",
-    "api_server": "https://10.99.0.1:6443",
+    "api_server": "https://10.0.0.10:6443",
     "token": "abcdef.0123456789abcdef",
     "authority": authority(),
     "kubernetes_version": "1.36.3",

@@ -217,7 +217,7 @@ apiVersion: nodestrap.io/v1alpha1
 kind: Cluster
 metadata: {name: Demo_1}
 spec:
-  apiServer: http://10.99.0.1:6443
+  apiServer: http://10.0.0.10:6443
   kubernetesVersion: v1.36.3
   join: {bootstrapToken: abcdef.tooshort, certificateAuthority: nonsense}
   networking:
@@ -406,7 +406,8 @@ fn minimal_with(cluster: &str, group: &str) -> String {
 
 #[test]
 fn check_refuses_what_cannot_be_rendered() {
-    let hook = |more: &str| format!("\n  hooks: [{{name: a, slot: before-kubelet, unit: \"[Service]\"{more}}}]");
+    let hook =
+        |more: &str| format!("\n  hooks: [{{name: a, slot: before-kubelet, unit: \"ExecStart=/bin/true\"{more}}}]");
     let large = format!("\n  provider: aws\n  fileAssets: [{{path: /etc/x, content: {}}}]", noise(40_000));
     let part = |kind: &str, content: &str| {
         format!("\n  additionalUserData: [{{name: a, type: {kind}, content: '{content}'}}]")

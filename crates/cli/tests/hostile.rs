@@ -143,7 +143,7 @@ fn a_value_that_fills_the_file() {
     let spec = text(example("minimal.yaml"));
     for (from, to) in [
         ("name: demo", format!("name: {}", "a".repeat(900_000))),
-        ("https://10.99.0.1:6443", format!("https://{}:6443", "a.".repeat(450_000))),
+        ("https://10.0.0.10:6443", format!("https://{}:6443", "a.".repeat(450_000))),
         ("abcdef.0123456789abcdef", "b".repeat(900_000)),
         (
             "metadata: {name: workers}",

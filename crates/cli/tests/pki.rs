@@ -196,10 +196,10 @@ fn a_spec_says_the_same_as_options() {
     let (file, out) = (example("minimal.yaml").display().to_string(), desk.out().display().to_string());
     nodestrap(["pki", "create", &file, "--out", &out]).expect(0);
     let names = desk.inspected(0)["pki/apiserver.crt"]["names"].to_string();
-    for name in ["10.99.0.1", "10.96.0.1", "kubernetes.default.svc.cluster.local"] {
+    for name in ["10.0.0.10", "10.96.0.1", "kubernetes.default.svc.cluster.local"] {
         assert!(names.contains(name), "{names}");
     }
-    assert!(text(desk.path("admin.conf")).contains("https://10.99.0.1:6443"));
+    assert!(text(desk.path("admin.conf")).contains("https://10.0.0.10:6443"));
     nodestrap(["pki", "create", "--out", &out]).expect(2);
     nodestrap(["pki", "create", &file, "--cluster", "x", "--api-server", "https://x", "--out", &out]).expect(2);
     nodestrap(["pki", "create", "--cluster", "x", "--api-server", "http://x", "--out", &out]).expect(2);

@@ -104,6 +104,8 @@ fn type_of(name: &str, schema: &Map<String, Value>) -> String {
     }
     let below = |word: &str| schema.get(word).and_then(Value::as_object).map(|one| type_of("", one));
     match schema.get("type").and_then(Value::as_str) {
+        // A line of text, which may look like a number.
+        None if schema.get("type").is_some_and(Value::is_array) => "text".to_owned(),
         Some("array") => format!("list: {}", below("items").unwrap_or_else(|| "anything".to_owned())),
         Some("object") if schema.get("properties").and_then(|fields| fields.get("file")).is_some() => {
             "`{file: PATH}`".to_owned()
@@ -119,12 +121,15 @@ fn type_of(name: &str, schema: &Map<String, Value>) -> String {
     }
 }
 
+/// What a longer one means nobody sees at a glance.
+const LONGEST_PATTERN: usize = 32;
+
 fn text_type(schema: &Map<String, Value>) -> String {
     let example = schema.get("examples").and_then(|examples| examples.get(0)).and_then(Value::as_str);
     match (example, schema.get("pattern").and_then(Value::as_str)) {
         (Some(example), _) => format!("text, such as {}", code(example)),
-        (None, Some(pattern)) => format!("text like {}", code(pattern)),
-        (None, None) => "text".to_owned(),
+        (None, Some(pattern)) if pattern.len() <= LONGEST_PATTERN => format!("text like {}", code(pattern)),
+        (None, _) => "text".to_owned(),
     }
 }
 

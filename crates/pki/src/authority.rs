@@ -288,4 +288,24 @@ mod tests {
         request.names = vec![SubjectName::Dns("nöde".into())];
         assert!(matches!(authority.issue(&request), Err(Error::Name { name, .. }) if name == "nöde"));
     }
+
+    /// Made by `openssl x509 -req -signkey` without a file of extensions.
+    const ROOT_OF_VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
+        MIIBGDCBvwIUAUId58w0E8KLMSItBAVkz9KjsgcwCgYIKoZIzj0EAwIwDjEMMAoG\n\
+        A1UEAwwDb2xkMCAXDTI2MTExNjE2NDkxMVoYDzIxMjYxMDIzMTY0OTExWjAOMQww\n\
+        CgYDVQQDDANvbGQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAT/+eZSK008vGYD\n\
+        VB9YO9pKxgGlO2UXh3tczOh1lxVlEYNkA4HkGsloIsk7+B9+zBGOn9Lhkyq1q5z2\n\
+        UR6V3UC8MAoGCCqGSM49BAMCA0gAMEUCIErG4sPYiliuY6lfnbfW+5QkcpbdYK1d\n\
+        mr1YxR/SzT4cAiEArlMBVhvHgapq02Cp5JOKOU4WqD98BeSz3KkkfVW+vso=\n\
+        -----END CERTIFICATE-----\n";
+
+    #[test]
+    fn a_leaf_is_found_among_authorities() {
+        let authority = Authority::create("lab", validity()).expect("authority");
+        let leaf = authority.issue(&request(vec![Usage::Client])).expect("leaf");
+        let authorities = format!("{}{ROOT_OF_VERSION_1}", authority.certificate_pem());
+        assert_eq!(Certificate::find_leaf(&authorities).expect("PEM"), None);
+        let found = Certificate::find_leaf(&format!("{authorities}{}", leaf.certificate_pem)).expect("PEM");
+        assert_eq!(found.expect("the leaf").issuer, "lab");
+    }
 }

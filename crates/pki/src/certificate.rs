@@ -9,7 +9,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
-use x509_parser::x509::X509Name;
+use x509_parser::x509::{X509Name, X509Version};
 
 use crate::{Error, LeafRequest, PrivateKey, SubjectName, Usage, Validity};
 
@@ -57,6 +57,18 @@ impl Certificate {
     pub(crate) fn parse_all(pem: &str) -> Result<Vec<Self>, Error> {
         let blocks = crate::pem::blocks(pem)?.into_iter().filter(|block| block.label == "CERTIFICATE");
         blocks.map(|block| Self::from_der(block.content)).collect()
+    }
+
+    /// The first certificate of a PEM text that can vouch for no other one. A root of the first version of X.509 cannot say
+    /// that it can, and is believed.
+    pub fn find_leaf(pem: &str) -> Result<Option<Self>, Error> {
+        let is_old_root = |certificate: &Self| {
+            X509Certificate::from_der(&certificate.der).is_ok_and(|(_, x509)| {
+                x509.version() == X509Version::V1 && x509.issuer().as_raw() == x509.subject().as_raw()
+            })
+        };
+        let mut all = Self::parse_all(pem)?.into_iter();
+        Ok(all.find(|certificate| !certificate.is_authority && !is_old_root(certificate)))
     }
 
     fn from_der(der: Vec<u8>) -> Result<Self, Error> {

@@ -287,7 +287,7 @@ fn only_what_the_user_asks_of_the_kernel_can_stop_a_boot() {
 
 #[test]
 fn mirrors_of_files_are_asked_first_for_the_archive_of_a_runtime() {
-    let archive = "archive: {urls: ['https://example.com/a/b.tar.gz'], sha256: ".to_owned() + &"0".repeat(64) + "}";
+    let archive = "archive: {urls: ['https://example.com/a/b.tar.gz'], sha256: ".to_owned() + &"0a".repeat(32) + "}";
     let bundle = render(
         "  assets: {fileRepositories: ['https://one.example/', 'http://two.example/x']}\n",
         &format!("  containerRuntime: {{source: tree, {archive}}}\n"),

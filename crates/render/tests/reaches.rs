@@ -10,6 +10,9 @@ use render::{Besides, Bundle, diff_rendered, render_group};
 use serde_json::{Map, Value, json};
 use spec::{CompleteSpec, Source};
 
+/// As much of a key as is looked at.
+const KEYS: &str =
+    "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZUolNotARealKeyAtAllAAAAAAAA\n-----END PGP PUBLIC KEY BLOCK-----\n";
 const SHA256: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const OTHER_SHA256: &str = "1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b";
 
@@ -214,7 +217,7 @@ fn sparing() -> Setting {
         (&["cluster", "networking", "clusterDomain"], json!("k8s.example")),
         (&["cluster", "proxy", "noProxy"], json!([".example.com"])),
         (&["cluster", "trust", "certificateAuthorities"], json!([{"name": "a", "certificate": {"file": "ca.crt"}}])),
-        (&["cluster", "trust", "keyrings"], json!([{"name": "a", "keys": "x"}])),
+        (&["cluster", "trust", "keyrings"], json!([{"name": "a", "keys": KEYS}])),
         (&["cluster", "assets", "containerRegistry"], json!("registry.example.com")),
         (&["cluster", "assets", "fileRepositories"], json!(["https://files.example.com"])),
         (&["cluster", "registryMirrors"], json!({"docker.io": ["https://mirror.example.com"]})),
@@ -292,7 +295,7 @@ fn lavish() -> Setting {
         "proxy": {"http": "http://proxy.example.com:3128", "noProxy": [".example.com"]},
         "trust": {
             "certificateAuthorities": [{"name": "a", "certificate": authority}],
-            "keyrings": [{"name": "a", "keys": "x"}],
+            "keyrings": [{"name": "a", "keys": KEYS}],
         },
         "registryMirrors": {"docker.io": ["https://a.example.com", "https://b.example.com"]},
         "ntpServers": ["time.example.com"],
@@ -326,7 +329,7 @@ fn lavish() -> Setting {
         (&["cluster", "proxy", "https"], json!("http://other.example.com:3128")),
         (&["cluster", "proxy", "noProxy"], json!([".example.org"])),
         (&["cluster", "trust", "certificateAuthorities", "0", "name"], json!("b")),
-        (&["cluster", "trust", "keyrings", "0", "keys"], json!("y")),
+        (&["cluster", "trust", "keyrings", "0", "keys"], json!(KEYS.replace("\n\n", "\nComment: another\n\n"))),
         (&["cluster", "registryMirrors", "docker.io"], json!(["https://c.example.com"])),
         (&["cluster", "registryMirrors", "docker.io", "1"], json!("https://c.example.com")),
         (&["cluster", "ntpServers", "0"], json!("other.example.com")),

@@ -77,6 +77,13 @@ fn decode_node(drafts: &Drafts<'_>, entry: &Entry, schema: Schema, target: Targe
     if is_secret_name(&entry.key) {
         drafts.hide(entry.value.span);
     }
+    if let ("featureGates", Kind::Map(gates)) = (entry.key.as_str(), &entry.value.kind) {
+        for gate in gates {
+            if let Err(invalid) = syntax::validate_feature_gate(&gate.key) {
+                drafts.report_invalid(gate.key_span, invalid);
+            }
+        }
+    }
     let branch = |tree: ConfigTree| {
         // An empty mapping can mean something (`evictionHard: {}`): it stays, as a leaf that knows its origin.
         if tree.is_empty() { leaf(drafts, place(entry), Value::Object(Map::new())) } else { ConfigNode::Branch(tree) }
@@ -126,20 +133,22 @@ fn decode_value(drafts: &Drafts<'_>, node: &Node, schema: Schema, target: Target
             let number = value.as_f64().unwrap_or_default();
             drafts.checked(node, syntax::validate_number_within(number, min, max)).map(|()| value)
         }
-        Schema::Text => drafts.text(node).map(Value::from),
+        Schema::Text => drafts.text_or_int(node).map(Value::from),
         Schema::Form(form) => {
-            let text = drafts.text(node)?;
-            drafts.checked(node, form.check(text, target)).map(|()| Value::from(text))
+            let text = drafts.scalar(node)?;
+            drafts.checked(node, form.check(text, target))?;
+            drafts.is_text(node).then(|| Value::from(text))
         }
         Schema::Choice(choices) => {
-            let text = drafts.text(node)?;
+            let text = drafts.scalar(node)?;
             let known = choices.contains(&text).then(|| Value::from(text));
             drafts.checked(node, known.ok_or_else(|| syntax::unknown_choice(text, choices)))
         }
         Schema::Duration => drafts.valid_text(node, syntax::validate_go_duration).map(Value::from),
         Schema::Within { min, max } => {
-            let text = drafts.text(node)?;
-            drafts.checked(node, syntax::validate_duration_within(text, min, max)).map(|()| Value::from(text))
+            let text = drafts.scalar(node)?;
+            drafts.checked(node, syntax::validate_duration_within(text, min, max))?;
+            drafts.is_text(node).then(|| Value::from(text))
         }
         Schema::List(of) => drafts.items(node, |item| decode_value(drafts, item, *of, target)).map(Value::from),
         Schema::Map(of) => {
@@ -170,8 +179,33 @@ fn is_old_bool(text: &str) -> Option<bool> {
     }
 }
 
+/// What YAML readers take a text without quotes for, if not for a text.
+pub(crate) fn plain_kind(text: &str) -> Option<&'static str> {
+    let is_bool = text.len() > 1 && is_old_bool(text).is_some();
+    if is_bool || matches!(text, "true" | "True" | "TRUE" | "false" | "False" | "FALSE") {
+        return Some("a boolean");
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_based = |(prefix, radix)| {
+        digits
+            .strip_prefix(prefix)
+            .is_some_and(|rest: &str| !rest.is_empty() && rest.chars().all(|digit| digit.is_digit(radix)))
+    };
+    let is_number = all_digits || is_float(text) || [("0x", 16), ("0o", 8), ("0b", 2)].into_iter().any(is_based);
+    is_number.then_some("a number")
+}
+
+/// A whole number as every reader writes it.
+pub(crate) fn is_canonical_int(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'))
+}
+
 fn plain_text<'n>(drafts: &Drafts<'_>, node: &'n Node, wanted: &str) -> Option<&'n str> {
-    let text = drafts.text(node)?;
+    let text = drafts.scalar(node)?;
     if matches!(node.kind, Kind::Scalar { style: Style::Text, .. }) {
         drafts.report(node.span, format!("{wanted} is needed here, not a text")).advise("remove the quotes");
         return None;
@@ -196,11 +230,8 @@ pub(crate) fn decode_bool(drafts: &Drafts<'_>, node: &Node) -> Option<bool> {
 
 pub(crate) fn decode_int(drafts: &Drafts<'_>, node: &Node, min: i64, max: i64) -> Option<i64> {
     let text = plain_text(drafts, node, "a whole number")?;
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let canonical = !digits.is_empty()
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && (digits == "0" || !digits.starts_with('0'));
-    if !canonical {
+    if !is_canonical_int(text) {
+        let digits = text.strip_prefix('-').unwrap_or(text);
         let report = drafts.report(node.span, format!("a whole number is needed here, not \"{text}\""));
         if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
             report.advise("a leading zero means octal to some readers: leave it out");

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use crate::config::{is_canonical_int, plain_kind};
 use crate::mistake::Mistake;
 use crate::nearest::nearest;
 use crate::origin::{Origin, Setting};
 use crate::source::{Sources, Span, is_secret_name};
 use crate::syntax;
-use crate::tree::{Entry, Kind, Node};
+use crate::tree::{Entry, Kind, Node, Style};
 use crate::values::Invalid;
 
 /// Nobody mends more at once, and cutting out source lines for a hostile file of mistakes would take for ever.
@@ -104,8 +105,28 @@ impl<'a> Drafts<'a> {
             .collect()
     }
 
-    /// A value that must be text (or is a text by being plain: `1.36`, `true`).
+    /// A value that must be text, and is one to every YAML reader.
     pub(crate) fn text<'n>(&self, node: &'n Node) -> Option<&'n str> {
+        self.scalar(node).filter(|_| self.is_text(node))
+    }
+
+    /// Reports a number or a boolean, which editors and other readers would take for one (and 1.10 for 1.1). What it says is
+    /// not repeated: it may be a secret.
+    pub(crate) fn is_text(&self, node: &Node) -> bool {
+        let Kind::Scalar { text, style: Style::Plain } = &node.kind else { return true };
+        let Some(kind) = plain_kind(text) else { return true };
+        self.report(node.span, format!("a text is needed here, and without quotes this is {kind}"))
+            .advise("write it in quotes");
+        false
+    }
+
+    /// A text, or a whole number that every reader writes alike.
+    pub(crate) fn text_or_int<'n>(&self, node: &'n Node) -> Option<&'n str> {
+        self.scalar(node).filter(|text| is_canonical_int(text) || self.is_text(node))
+    }
+
+    /// The letters of a value, whatever they mean.
+    pub(crate) fn scalar<'n>(&self, node: &'n Node) -> Option<&'n str> {
         match &node.kind {
             Kind::Refused => None,
             _ if node.is_missing() => {
@@ -122,11 +143,11 @@ impl<'a> Drafts<'a> {
     }
 
     pub(crate) fn value<T: FromStr<Err = Invalid>>(&self, node: &Node) -> Option<T> {
-        let text = self.text(node)?;
+        let text = self.scalar(node)?;
         if syntax::has_password(text) {
             self.hide(node.span);
         }
-        self.checked(node, text.parse())
+        self.checked(node, text.parse()).filter(|_| self.is_text(node))
     }
 
     pub(crate) fn checked<T>(&self, node: &Node, result: Result<T, Invalid>) -> Option<T> {
@@ -135,8 +156,8 @@ impl<'a> Drafts<'a> {
 
     /// A text that `check` accepts.
     pub(crate) fn valid_text(&self, node: &Node, check: fn(&str) -> Result<(), Invalid>) -> Option<String> {
-        let text = self.text(node)?;
-        self.checked(node, check(text).map(|()| text.to_owned()))
+        let text = self.scalar(node)?;
+        self.checked(node, check(text).map(|()| text.to_owned())).filter(|_| self.is_text(node))
     }
 
     pub(crate) fn list<'n>(&self, node: &'n Node) -> Option<&'n [Node]> {

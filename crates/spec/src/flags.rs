@@ -22,7 +22,7 @@ pub(crate) fn decode_flags(
     let mut flags = BTreeMap::new();
     for entry in drafts.entries(node)? {
         check_name(drafts, entry.key_span, &entry.key, target);
-        let Some(value) = drafts.text(&entry.value) else { continue };
+        let Some(value) = drafts.scalar(&entry.value) else { continue };
         if value.chars().any(char::is_control) {
             drafts.report(entry.value.span, "the value of a flag must be one line");
         } else if let Some(flag) = target.component.flags().iter().find(|flag| flag.name == entry.key) {
@@ -91,6 +91,7 @@ fn check_value(flag: &Flag, value: &str, target: Target) -> Result<(), Invalid> 
         FlagKind::Duration => syntax::validate_go_duration(value),
         FlagKind::Address => Form::Address.check(value, target),
         FlagKind::PortRange => Form::PortRange.check(value, target),
+        _ if flag.name == "feature-gates" => syntax::validate_feature_gates(value),
         FlagKind::Text | FlagKind::List | FlagKind::Map => Ok(()),
     }?;
     match flag_schema(target.component, flag.name) {

@@ -7,10 +7,13 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::contents::{HookText, PublicKeys, UnitText};
 use crate::record::{Context, Place, SpecValue, item};
 use crate::secret::Secret;
 use crate::syntax;
-use crate::texts::{AbsolutePath, Duration, Image, Line, MediaType, Name, Sha256, UnitName, VariableName, WebUrl};
+use crate::texts::{
+    ADDRESS, AbsolutePath, Duration, Image, Line, MediaType, NETWORK, Name, Sha256, UnitName, VariableName, WebUrl,
+};
 use crate::tree::{Kind, Node};
 use crate::values::{
     BootstrapToken, CertificatePem, HookSlot, Invalid, Necessity, REDACTED, Taint, TaintEffect, family,
@@ -56,7 +59,7 @@ impl SpecValue for u32 {
     }
 
     fn schema() -> Value {
-        json!({ "type": "integer", "minimum": 0 })
+        json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX })
     }
 }
 
@@ -90,7 +93,7 @@ impl<T: SpecValue> SpecValue for Option<T> {
 }
 
 /// Keys that are texts with a rule.
-impl<K: FromStr<Err = Invalid> + ToString + Ord + Clone, T: SpecValue> SpecValue for BTreeMap<K, T> {
+impl<K: SpecValue + FromStr<Err = Invalid> + ToString + Ord, T: SpecValue> SpecValue for BTreeMap<K, T> {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
         let entries = context.drafts.entries(node)?;
         let decoded: Vec<Option<(K, T)>> = entries
@@ -110,7 +113,8 @@ impl<K: FromStr<Err = Invalid> + ToString + Ord + Clone, T: SpecValue> SpecValue
     }
 
     fn schema() -> Value {
-        json!({ "type": "object", "additionalProperties": T::schema() })
+        let names = json!({ "pattern": K::schema()["pattern"] });
+        json!({ "type": "object", "propertyNames": names, "additionalProperties": T::schema() })
     }
 }
 
@@ -122,7 +126,7 @@ impl SpecValue for Networks {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
         let drafts = context.drafts;
         let networks = drafts.items(node, |item| {
-            let text = drafts.text(item)?;
+            let text = drafts.scalar(item)?;
             drafts.checked(item, syntax::parse_service_network(text))
         })?;
         let items = drafts.list(node)?;
@@ -147,7 +151,7 @@ impl SpecValue for Networks {
     fn schema() -> Value {
         json!({
             "type": "array", "minItems": 1, "maxItems": 2,
-            "items": { "type": "string", "examples": ["10.96.0.0/12", "fd00:10:96::/112"] },
+            "items": { "type": "string", "pattern": NETWORK, "examples": ["10.96.0.0/12", "fd00:10:96::/112"] },
         })
     }
 }
@@ -160,7 +164,7 @@ impl SpecValue for Addresses {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
         let drafts = context.drafts;
         let addresses = drafts.items(node, |item| {
-            let text = drafts.text(item)?;
+            let text = drafts.scalar(item)?;
             let parsed = text.parse::<IpAddr>().map_err(|_| Invalid::new(format!("\"{text}\" is not an IP address")));
             drafts.checked(item, parsed)
         })?;
@@ -176,9 +180,14 @@ impl SpecValue for Addresses {
     }
 
     fn schema() -> Value {
-        json!({ "type": "array", "minItems": 1, "items": { "type": "string" } })
+        let address = json!({ "type": "string", "pattern": ADDRESS, "examples": ["10.96.0.10"] });
+        json!({ "type": "array", "minItems": 1, "items": address })
     }
 }
+
+/// `[prefix/]name`.
+const QUALIFIED_NAME: &str = "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$";
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$";
 
 /// Labels that a kubelet may set on its own node.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -204,7 +213,11 @@ impl SpecValue for Labels {
     }
 
     fn schema() -> Value {
-        json!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 63 } })
+        json!({
+            "type": "object",
+            "propertyNames": { "pattern": QUALIFIED_NAME },
+            "additionalProperties": { "type": "string", "pattern": LABEL_VALUE },
+        })
     }
 }
 
@@ -233,8 +246,8 @@ impl SpecValue for Taints {
 
     fn schema() -> Value {
         let taint = crate::record::record_schema(vec![
-            ("key", "The key.", json!({ "type": "string" }), true),
-            ("value", "The value; may be left out.", json!({ "type": "string" }), false),
+            ("key", "The key.", json!({ "type": "string", "pattern": QUALIFIED_NAME }), true),
+            ("value", "The value; may be left out.", json!({ "type": "string", "pattern": LABEL_VALUE }), false),
             ("effect", "What it does to pods that do not tolerate it.", TaintEffect::schema(), true),
         ]);
         json!({ "type": "array", "items": taint })
@@ -282,7 +295,7 @@ impl SpecValue for BootstrapToken {
     }
 }
 
-fn value_or_file(value: Value) -> Value {
+pub(crate) fn value_or_file(value: Value) -> Value {
     let file = crate::record::record_schema(vec![(
         "file",
         "Path of the file, relative to the folder of the spec.",
@@ -379,16 +392,13 @@ pub struct FileMode(pub u32);
 
 impl SpecValue for FileMode {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
-        let text = context.drafts.text(node)?;
+        let text = context.drafts.scalar(node)?;
         let digits = text.len() == 4 && text.starts_with('0') && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
         let mode = digits.then(|| u32::from_str_radix(text, 8).ok()).flatten().map(Self);
-        context.drafts.checked(
-            node,
-            mode.ok_or_else(|| {
-                Invalid::new(format!("\"{text}\" is not a file mode"))
-                    .advise("four octal digits in quotes, as in \"0644\"")
-            }),
-        )
+        let mode = mode.ok_or_else(|| {
+            Invalid::new(format!("\"{text}\" is not a file mode")).advise("four octal digits in quotes, as in \"0644\"")
+        });
+        context.drafts.checked(node, mode).filter(|_| context.drafts.is_text(node))
     }
 
     fn to_json(&self, _: Look) -> Value {
@@ -412,7 +422,7 @@ pub enum MaxPods {
 
 impl SpecValue for MaxPods {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
-        let text = context.drafts.text(node)?;
+        let text = context.drafts.scalar(node)?;
         if text == "map" {
             return Some(Self::Map);
         }
@@ -434,8 +444,8 @@ impl SpecValue for MaxPods {
     fn schema() -> Value {
         json!({
             "oneOf": [
-                { "type": "integer", "minimum": 1 },
-                { "type": "string", "examples": ["map", "min(default_enis * (ips_per_eni - 1) + 2, 110)"] },
+                { "type": "integer", "minimum": 1, "maximum": u16::MAX },
+                { "type": "string", "pattern": "[^0-9]", "examples": ["map", "min(default_enis * (ips_per_eni - 1) + 2, 110)"] },
             ],
         })
     }
@@ -525,7 +535,7 @@ item!(
         /// When it runs.
         slot: HookSlot = "slot",
         /// The `[Service]` section of a oneshot unit, or a whole unit; either this or `container`.
-        unit: Option<Content> = "unit" or None,
+        unit: Option<HookText> = "unit" or None,
         /// A container to run; either this or `unit`.
         container: Option<HookContainer> = "container" or None,
         /// After this long it counts as failed. Default: 5m0s.
@@ -542,9 +552,9 @@ item!(
         /// With its suffix.
         name: UnitName = "name",
         /// The text of the unit, or `{file: …}`; left out if only drop-ins are meant.
-        content: Option<Content> = "content" or None,
+        content: Option<UnitText> = "content" or None,
         /// Drop-ins by name (without `.conf`).
-        drop_ins: BTreeMap<Name, Content> = "dropIns" or BTreeMap::new(),
+        drop_ins: BTreeMap<Name, UnitText> = "dropIns" or BTreeMap::new(),
         /// Whether it is enabled and started before the kubelet. Default: true.
         enabled: bool = "enabled" or true,
     }
@@ -594,7 +604,7 @@ item!(
         /// Names its file.
         name: Name = "name",
         /// ASCII armour, or `{file: …}`.
-        keys: Content = "keys",
+        keys: PublicKeys = "keys",
     }
 );
 

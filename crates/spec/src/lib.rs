@@ -10,6 +10,7 @@ mod complete;
 mod completion;
 mod config;
 mod config_tree;
+mod contents;
 mod decode;
 mod document;
 mod explain;
@@ -51,6 +52,7 @@ pub use complete::{
 };
 pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};
+pub use contents::{HookText, PublicKeys, UnitText};
 pub use document::{FileReference, Spec};
 pub use explain::{Explanation, NotFound, explain, paths};
 pub use expression::Expression;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use crate::completion;
+use crate::contents::{KEYS, SHAPE_OF_KEYS};
 use crate::decode::Drafts;
 use crate::document::{Documents, FileReference, Spec, decode_documents};
 use crate::mistake::Mistake;
@@ -74,6 +75,8 @@ fn key(reference: &FileReference) -> (String, u32, u32, String) {
     (position.file.clone(), position.line, position.column, reference.path.clone())
 }
 
+const NOT_TEXT: &str = "is not text";
+
 /// How `{file: path}` is answered.
 pub(crate) enum Files<'a> {
     /// Nothing was read yet: only note what will be needed.
@@ -94,11 +97,7 @@ impl Files<'_> {
         }
         let (node, reference) = reference(drafts, node, field)?;
         let text = self.read(drafts, node, &reference)?;
-        let parsed = text.trim().parse().map_err(|invalid: Invalid| Invalid {
-            message: problem(&reference, &invalid.message).message,
-            advice: invalid.advice,
-        });
-        drafts.checked(node, parsed)
+        drafts.checked(node, text.trim().parse().map_err(|invalid| within(&reference, invalid)))
     }
 
     /// A text written in place, or `{file: path}`; taken as it is, to the last line feed.
@@ -108,11 +107,23 @@ impl Files<'_> {
         node: &'n Node,
         field: &'static str,
     ) -> Option<String> {
+        self.checked_text_or_file(drafts, node, field, |_| Ok(()))
+    }
+
+    /// The same, if `check` accepts it.
+    pub(crate) fn checked_text_or_file<'n>(
+        &self,
+        drafts: &'n Drafts<'n>,
+        node: &'n Node,
+        field: &'static str,
+        check: fn(&str) -> Result<(), Invalid>,
+    ) -> Option<String> {
         if !matches!(node.kind, Kind::Map(_)) {
-            return drafts.text(node).map(str::to_owned);
+            return drafts.valid_text(node, check);
         }
         let (node, reference) = reference(drafts, node, field)?;
-        self.read(drafts, node, &reference)
+        let text = self.read(drafts, node, &reference)?;
+        drafts.checked(node, check(&text).map_err(|invalid| within(&reference, invalid))).map(|()| text)
     }
 
     /// The text of a file, or why it cannot be had; `None` while references are only collected.
@@ -125,7 +136,7 @@ impl Files<'_> {
             Self::Given(contents) => Some(match contents.get(&key(reference)) {
                 None => Err("was not read".to_owned()),
                 Some(Err(reason)) => Err(reason.clone()),
-                Some(Ok(bytes)) => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| "is not text".to_owned()),
+                Some(Ok(bytes)) => std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| NOT_TEXT.to_owned()),
             }),
         }
     }
@@ -133,12 +144,22 @@ impl Files<'_> {
     /// The text of a file that the user refers to at `node`; `None` while references are only collected.
     pub(crate) fn read(&self, drafts: &Drafts<'_>, node: &Node, reference: &FileReference) -> Option<String> {
         let content = self.content(reference)?;
-        drafts.checked(node, content.map_err(|reason| problem(reference, &reason)))
+        drafts.checked(
+            node,
+            content.map_err(|reason| match reference.field == KEYS && reason == NOT_TEXT {
+                true => problem(reference, &reason).advise(SHAPE_OF_KEYS),
+                false => problem(reference, &reason),
+            }),
+        )
     }
 }
 
 fn problem(reference: &FileReference, text: &str) -> Invalid {
     Invalid::new(format!("the file \"{}\": {text}", reference.path))
+}
+
+fn within(reference: &FileReference, invalid: Invalid) -> Invalid {
+    Invalid { message: problem(reference, &invalid.message).message, advice: invalid.advice }
 }
 
 fn reference<'n>(drafts: &'n Drafts<'n>, node: &'n Node, field: &'static str) -> Option<(&'n Node, FileReference)> {

@@ -6,7 +6,7 @@ use crate::catalog::{Field, Flag, Schema};
 use crate::complete::{CompleteCluster, CompleteGroup};
 use crate::document::API_VERSION;
 use crate::record::{Record, SpecValue, record_schema};
-use crate::texts::Name;
+use crate::texts::{DURATION, Name};
 use crate::values::ClusterName;
 
 /// JSON schema (draft 2020-12) of a spec file: each of its documents is a Cluster or a NodeGroup.
@@ -37,7 +37,12 @@ pub(crate) fn config_schema(fields: &[Field]) -> Value {
 }
 
 fn properties(fields: &[Field]) -> Map<String, Value> {
-    fields.iter().map(|field| (field.name.to_owned(), schema_of(field.schema))).collect()
+    let mut properties: Map<String, Value> =
+        fields.iter().map(|field| (field.name.to_owned(), schema_of(field.schema))).collect();
+    if let Some(gates) = properties.get_mut("featureGates").and_then(Value::as_object_mut) {
+        gates.insert("propertyNames".to_owned(), json!({ "pattern": "^[A-Z][A-Za-z0-9]*$" }));
+    }
+    properties
 }
 
 fn schema_of(schema: Schema) -> Value {
@@ -45,9 +50,13 @@ fn schema_of(schema: Schema) -> Value {
         Schema::Bool => json!({ "type": "boolean" }),
         Schema::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Schema::Float | Schema::Number { .. } => json!({ "type": "number" }),
-        Schema::Text | Schema::Form(_) => json!({ "type": "string" }),
+        // kubeReserved: {cpu: 1}
+        Schema::Text => json!({ "type": ["string", "integer"] }),
+        Schema::Form(form) => json!({ "type": "string", "pattern": form.pattern() }),
         Schema::Choice(choices) => json!({ "enum": choices }),
-        Schema::Duration | Schema::Within { .. } => json!({ "type": "string", "examples": ["10s", "1h30m0s"] }),
+        Schema::Duration | Schema::Within { .. } => {
+            json!({ "type": "string", "pattern": DURATION, "examples": ["10s", "1h30m0s"] })
+        }
         Schema::List(of) => json!({ "type": "array", "items": schema_of(*of) }),
         Schema::Map(of) => json!({ "type": "object", "additionalProperties": schema_of(*of) }),
         Schema::Object(fields) => config_schema(fields),

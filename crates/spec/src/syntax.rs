@@ -223,6 +223,31 @@ pub(crate) fn validate_absolute_path(text: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Which gates there are differs between releases and components; how they are called does not.
+pub(crate) fn validate_feature_gate(name: &str) -> Result<(), Invalid> {
+    if name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("\"{name}\" is not the name of a feature gate"))
+        .advise("letters and digits, beginning with a capital, as in GracefulNodeShutdown"))
+}
+
+/// `[COMPONENT:]GATE=true|false`, separated by commas.
+pub(crate) fn validate_feature_gates(text: &str) -> Result<(), Invalid> {
+    text.split(',').filter(|gate| !gate.trim().is_empty()).try_for_each(|gate| {
+        let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
+        validate_feature_gate(name.rsplit(':').next().unwrap_or_default().trim())?;
+        match value.trim() {
+            // As Go reads a boolean.
+            "1" | "t" | "T" | "true" | "True" | "TRUE" | "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(()),
+            _ => Err(Invalid::new(format!("the feature gate {} is neither true nor false", name.trim()))
+                .advise(format!("write {}=true or {}=false", name.trim(), name.trim()))),
+        }
+    })
+}
+
 /// `[registry/]repository[:tag][@digest]`, checked for shape only.
 pub(crate) fn validate_image(text: &str) -> Result<(), Invalid> {
     let bad = |why: &str| Err(Invalid::new(format!("\"{text}\" is not an image reference: {why}")));

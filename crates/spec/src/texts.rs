@@ -4,15 +4,18 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
+use crate::config::is_canonical_int;
 use crate::record::{Context, SpecValue};
 use crate::syntax;
-use crate::tree::Node;
+use crate::tree::{Kind, Node};
 use crate::values::{ApiServerUrl, ClusterName, DomainName, GroupName, Invalid, KubeVersion, text_value};
 use crate::view::Look;
 
-/// Types that are written as one text.
+/// Types that are written as one text: an example (none where anything fits, because editors offer it) and a pattern, which
+/// takes all that the rule takes and refuses what is usually mistaken for it. Patterns are of the kind that JavaScript, Python
+/// and Rust share.
 macro_rules! text_values {
-    ($($type:ty => $shape:literal),+ $(,)?) => {
+    ($($type:ty => $example:literal, $pattern:expr);+ $(;)?) => {
         $(
             impl SpecValue for $type {
                 fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
@@ -24,82 +27,109 @@ macro_rules! text_values {
                 }
 
                 fn schema() -> Value {
-                    // An editor offers examples, so there is none where anything fits.
-                    let examples = Some($shape).filter(|shape| !shape.is_empty());
-                    examples.map_or_else(
-                        || json!({ "type": "string" }),
-                        |shape| json!({ "type": "string", "examples": [shape] }),
-                    )
+                    text_schema($example, $pattern)
                 }
             }
         )+
     };
 }
 
+fn text_schema(example: &str, pattern: &str) -> Value {
+    let mut schema = json!({ "type": "string", "pattern": pattern });
+    if let (false, Some(fields)) = (example.is_empty(), schema.as_object_mut()) {
+        fields.insert("examples".to_owned(), json!([example]));
+    }
+    schema
+}
+
+const LABEL: &str = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$";
+const DOMAIN: &str = "^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$";
+/// Names, addresses, IPv6 in brackets; a port.
+const HOST: &str = "^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\\[[0-9a-fA-F:.]+\\])(:[0-9]{1,5})?$";
+const LINE: &str = "^\\S([^\\n\\r\\t]*\\S)?$";
+pub(crate) const DURATION: &str = "^[-+]?(0|(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+pub(crate) const ADDRESS: &str = "^[0-9a-fA-F:.]+$";
+pub(crate) const NETWORK: &str = "^[0-9a-fA-F:.]+/[0-9]{1,3}$";
+
 text_values!(
-    ClusterName => "prod.example.com",
-    GroupName => "workers",
-    DomainName => "cluster.local",
+    ClusterName => "prod.example.com", DOMAIN;
+    GroupName => "workers", LABEL;
+    DomainName => "cluster.local", DOMAIN;
+    ApiServerUrl => "https://10.0.0.10:6443", "^https://[^/?#@\\s]+$";
+    KubeVersion => "1.36.3", "^1\\.(0|[1-9][0-9]*)\\.(0|[1-9][0-9]*)$";
 );
 
 /// Texts with a rule of their own.
 macro_rules! checked_texts {
-    ($($(#[$doc:meta])+ $name:ident($check:path, $example:literal)),+ $(,)?) => {
+    ($($(#[$doc:meta])+ $name:ident($check:path, $example:literal, $pattern:expr)),+ $(,)?) => {
         $(
             text_value!($(#[$doc])+ $name, $check);
-            text_values!($name => $example);
+            text_values!($name => $example, $pattern);
         )+
     };
 }
 
 checked_texts!(
     /// An absolute path on the node.
-    AbsolutePath(syntax::validate_absolute_path, "/usr/bin/kubelet"),
+    AbsolutePath(syntax::validate_absolute_path, "/usr/bin/kubelet", "^(/[A-Za-z0-9_.+@,=:-]+)+$"),
     /// An image with a tag or a digest.
-    Image(syntax::validate_image, "registry.k8s.io/pause:3.10.2"),
+    Image(syntax::validate_image, "registry.k8s.io/pause:3.10.2", "^[A-Za-z0-9._:/@\\[\\]-]+[:@][A-Za-z0-9._:-]+$"),
     /// A registry of images, with folders if need be.
-    Registry(syntax::validate_registry, "registry.example.com:5000/kubernetes"),
-    /// One line of text.
-    Line(syntax::validate_line, ""),
+    Registry(
+        syntax::validate_registry,
+        "registry.example.com:5000/kubernetes",
+        "^[a-z0-9A-F.\\[\\]:-]+(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*$"
+    ),
     /// A name for a file, a hook, a certificate: a DNS label.
-    Name(syntax::validate_dns_label, "my-name"),
+    Name(syntax::validate_dns_label, "my-name", LABEL),
     /// A web address, http or https.
-    WebUrl(syntax::validate_web_url, "https://mirror.example.com/kubernetes"),
+    WebUrl(syntax::validate_web_url, "https://mirror.example.com/kubernetes", "^https?://[^/?#@\\s]+([/?][^#\\s]*)?$"),
     /// A host, with a port if need be.
-    Host(syntax::validate_host, "registry.example.com:5000"),
+    Host(syntax::validate_host, "registry.example.com:5000", HOST),
     /// 64 hexadecimal digits.
-    Sha256(syntax::validate_sha256, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+    Sha256(
+        syntax::validate_sha256,
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "^[0-9a-f]{64}$"
+    ),
     /// 128 hexadecimal digits.
-    Sha512(syntax::validate_sha512, "cf83e135…"),
+    Sha512(syntax::validate_sha512, "cf83e135…", "^[0-9a-f]{128}$"),
     /// A duration as Go writes it.
-    Duration(syntax::validate_go_duration, "5m0s"),
+    Duration(syntax::validate_go_duration, "5m0s", DURATION),
     /// The name of a systemd unit.
-    UnitName(syntax::validate_unit_name, "node-exporter.service"),
+    UnitName(
+        syntax::validate_unit_name,
+        "node-exporter.service",
+        "^[A-Za-z0-9:_.\\\\@-]+\\.(service|socket|target|timer|mount|path)$"
+    ),
     /// The name of an environment variable.
-    VariableName(syntax::validate_variable_name, "HTTP_PROXY"),
+    VariableName(syntax::validate_variable_name, "HTTP_PROXY", "^[A-Za-z_][A-Za-z0-9_]*$"),
     /// The name of a kernel parameter.
-    SysctlName(syntax::validate_sysctl_name, "net.ipv4.ip_forward"),
+    SysctlName(syntax::validate_sysctl_name, "net.ipv4.ip_forward", "^[A-Za-z0-9_-]*[./][A-Za-z0-9._/-]*$"),
     /// The name of a kernel module.
-    ModuleName(syntax::validate_module_name, "br_netfilter"),
+    ModuleName(syntax::validate_module_name, "br_netfilter", "^[A-Za-z0-9_-]{1,63}$"),
     /// A machine type of the provider.
-    InstanceTypeName(syntax::validate_line, "m5.large"),
+    InstanceTypeName(syntax::validate_line, "m5.large", LINE),
     /// What is reached without the proxy, as Go reads it.
-    NoProxyEntry(crate::no_proxy::validate_entry, ".example.com"),
+    NoProxyEntry(crate::no_proxy::validate_entry, ".example.com", "^[^,\\s]+$"),
     /// The name of a header of a web request.
-    HeaderName(syntax::validate_header_name, "Authorization"),
+    HeaderName(syntax::validate_header_name, "Authorization", "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
     /// A media type.
-    MediaType(syntax::validate_media_type, "text/x-shellscript"),
+    MediaType(syntax::validate_media_type, "text/x-shellscript", "^[A-Za-z0-9.+_-]+/[A-Za-z0-9.+_-]+$"),
 );
 
-impl Duration {
-    pub(crate) fn five_minutes() -> Self {
-        Self("5m0s".to_owned())
-    }
-}
+text_value!(
+    /// One line of text. A whole number is as good as one, because every reader writes it alike: `vm.max_map_count: 262144`.
+    Line,
+    syntax::validate_line
+);
 
-impl SpecValue for ApiServerUrl {
+impl SpecValue for Line {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
-        context.drafts.value(node)
+        match &node.kind {
+            Kind::Scalar { text, .. } if is_canonical_int(text) => context.drafts.checked(node, text.parse()),
+            _ => context.drafts.value(node),
+        }
     }
 
     fn to_json(&self, _: Look) -> Value {
@@ -107,20 +137,12 @@ impl SpecValue for ApiServerUrl {
     }
 
     fn schema() -> Value {
-        json!({ "type": "string", "pattern": "^https://", "examples": ["https://10.0.0.10:6443"] })
+        json!({ "type": ["string", "integer"], "pattern": LINE })
     }
 }
 
-impl SpecValue for KubeVersion {
-    fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
-        context.drafts.value(node)
-    }
-
-    fn to_json(&self, _: Look) -> Value {
-        Value::from(self.to_string())
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "string", "pattern": "^1\\.[0-9]+\\.[0-9]+$", "examples": ["1.36.3"] })
+impl Duration {
+    pub(crate) fn five_minutes() -> Self {
+        Self("5m0s".to_owned())
     }
 }

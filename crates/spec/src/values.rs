@@ -345,6 +345,12 @@ impl ApiServerUrl {
     }
 }
 
+impl fmt::Display for ApiServerUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
 impl FromStr for ApiServerUrl {
     type Err = Invalid;
 
@@ -446,7 +452,7 @@ impl FromStr for BootstrapToken {
 /// What stands in printed specs in place of a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// One or more PEM certificates, in one normal form: LF, 64 columns, nothing between the blocks.
+/// One or more PEM certificates of authorities, in one normal form: LF, 64 columns, nothing between the blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificatePem(String);
 
@@ -461,7 +467,22 @@ impl FromStr for CertificatePem {
 
     /// Takes PEM, or base64 of PEM as in a kubeconfig's `certificate-authority-data`.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        crate::pem::normalise_certificates(text).map(Self)
+        let normal = crate::pem::normalise_certificates(text)?;
+        match pki::Certificate::find_leaf(&normal) {
+            Ok(None) => Ok(Self(normal)),
+            Ok(Some(leaf)) => Err(Invalid::new(format!(
+                "\"{}\" is no certificate authority: its certificate does not say CA:TRUE",
+                leaf.common_name
+            ))
+            .advise(match leaf.issuer == leaf.common_name {
+                true => "make it again with the extension basicConstraints=critical,CA:TRUE".to_owned(),
+                false => format!("write the certificate that signed it, whose name is \"{}\"", leaf.issuer),
+            })),
+            Err(_) => Err(Invalid::new("the certificate is damaged: it cannot be read").advise(
+                "`openssl x509 -text -noout -in FILE` shows what is in it; on a control plane it is \
+                 /etc/kubernetes/pki/ca.crt",
+            )),
+        }
     }
 }
 

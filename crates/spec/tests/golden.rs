@@ -74,6 +74,22 @@ fn the_folder_of_cni_plug_ins_is_named_as_the_containerd_of_the_spec_has_it() {
 }
 
 #[test]
+fn the_kubelet_asks_containerd_where_it_listens() {
+    let endpoint = |group: &str| {
+        let complete = expect_complete(&format!("{}\nspec:\n{group}", example("minimal.yaml").trim_end()));
+        match complete.groups[0].spec.kubelet.config.get("containerRuntimeEndpoint") {
+            Some(ConfigNode::Leaf(setting)) => setting.value.as_str().unwrap().to_owned(),
+            _ => panic!("a text"),
+        }
+    };
+    let runtime = "  containerRuntime: {config: {grpc: {address: /run/k8s/containerd.sock}}}\n";
+    assert_eq!(endpoint("  role: worker\n"), "unix:///run/containerd/containerd.sock");
+    assert_eq!(endpoint(runtime), "unix:///run/k8s/containerd.sock");
+    let same = "  kubelet: {config: {containerRuntimeEndpoint: unix:///var/run/k8s/containerd.sock}}\n";
+    assert_eq!(endpoint(&format!("{runtime}{same}")), "unix:///var/run/k8s/containerd.sock");
+}
+
+#[test]
 fn minimal_example_has_ten_lines() {
     assert_eq!(example("minimal.yaml").lines().count(), 10);
 }

@@ -138,7 +138,7 @@ fn follows_a_new_bundle() {
     sandbox.deliver(&other_bundle());
     let plain = sandbox.run("apply", &["--progress=plain"]).expect(0).err;
     assert!(plain.contains("close-gate: it was opened by plan sha256:"), "{plain}");
-    assert!(text(sandbox.path("/etc/kubernetes/bootstrap-kubelet.kubeconfig")).contains("10.99.0.2"));
+    assert!(text(sandbox.path("/etc/kubernetes/bootstrap-kubelet.kubeconfig")).contains("10.0.0.20"));
     sandbox.run("gate", &[]).expect(0);
     assert!(sandbox.run("apply", &[]).expect(0).out.contains("nothing to do"));
 }

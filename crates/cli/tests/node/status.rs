@@ -70,11 +70,11 @@ fn after_a_run_that_was_cut_off() {
 #[test]
 fn while_the_kubelet_joins_and_after() {
     let sandbox = Sandbox::applied();
-    let json = at(&sandbox, 0, "joining", "is asking https://10.99.0.1:6443");
+    let json = at(&sandbox, 0, "joining", "is asking https://10.0.0.10:6443");
     assert_eq!((&json["gate"], &json["lastRun"]["outcome"]), (&Value::from("open"), &Value::from("done")));
     let bundle: Value = serde_json::from_str(bundle()).unwrap();
     sandbox.write(bundle["join"]["clientCertificate"].as_str().unwrap(), "a certificate");
-    at(&sandbox, 0, "joined", "has joined https://10.99.0.1:6443");
+    at(&sandbox, 0, "joined", "has joined https://10.0.0.10:6443");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn tells_that_another_bundle_was_delivered_than_the_one_applied() {
     let sandbox = Sandbox::applied();
     sandbox.deliver(&other_bundle());
     let json = at(&sandbox, 0, "joining", "next: nodestrap apply");
-    assert!(!json["summary"].as_str().unwrap().contains("10.99.0.2"), "the kubelet asks the old server");
+    assert!(!json["summary"].as_str().unwrap().contains("10.0.0.20"), "the kubelet asks the old server");
 }
 
 #[test]

@@ -199,10 +199,10 @@ fn another_bundle_than_the_one_named_needs_a_person_and_is_not_used() {
     for body in [
         other_bundle(),
         canary.clone(),
-        canary.replace("10.99.0.1", "10.66.6.6"),
+        canary.replace("10.0.0.10", "10.66.6.6"),
         canary[..canary.len() / 2].to_owned(),
         "<html>log in</html>".to_owned(),
-        bundle().replace("10.99.0.1", "10.66.6.6"),
+        bundle().replace("10.0.0.10", "10.66.6.6"),
         bundle()[..200].to_owned(),
     ] {
         let (first, second) = (Store::with(&body), Store::with(&body));

@@ -139,7 +139,7 @@ pub(crate) fn bundle() -> &'static str {
 pub(crate) fn other_bundle() -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cluster.yaml");
-    std::fs::write(&file, text(example("minimal.yaml")).replace("10.99.0.1", "10.99.0.2")).unwrap();
+    std::fs::write(&file, text(example("minimal.yaml")).replace("10.0.0.10", "10.0.0.20")).unwrap();
     nodestrap([OsStr::new("render"), file.as_os_str(), OsStr::new("--format=bundle")]).expect(0).out
 }
 

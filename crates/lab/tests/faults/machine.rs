@@ -39,7 +39,7 @@ pub(crate) struct Bundles {
 impl Bundles {
     pub(crate) fn render() -> Self {
         let spec = std::fs::read_to_string(lab::repository().join("examples/minimal.yaml")).unwrap();
-        Self { first: render(&spec), second: render(&spec.replace("10.99.0.1", "10.99.0.2")) }
+        Self { first: render(&spec), second: render(&spec.replace("10.0.0.10", "10.0.0.20")) }
     }
 }
 

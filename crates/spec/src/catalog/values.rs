@@ -32,6 +32,21 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// Takes all that `check` takes, for any release.
+    pub(crate) fn pattern(self) -> &'static str {
+        match self {
+            Self::Address => "^[0-9a-fA-F:.]*$",
+            Self::AddressPort => "^[0-9a-fA-F:.\\[\\]]*$",
+            Self::CpuSet => "^[0-9,-]*$",
+            Self::Network => "^([0-9a-fA-F:.]+/[0-9]{1,3})?$",
+            Self::Networks => "^([0-9a-fA-F:.]+/[0-9]{1,3}(,[0-9a-fA-F:.]+/[0-9]{1,3})?)?$",
+            Self::NodeAddresses => "^([0-9a-fA-F:.]+/[0-9]{1,3}|primary)?$",
+            Self::NotEmpty => ".",
+            Self::PortRange => "^([0-9]+([+-][0-9]+)?)?$",
+            Self::PreviousMinor => "^([0-9]+\\.[0-9]+)?$",
+        }
+    }
+
     pub(crate) fn check(self, text: &str, target: Target) -> Result<(), Invalid> {
         // Everywhere else nothing stands for the program's own choice.
         if text.is_empty() && self != Self::NotEmpty {

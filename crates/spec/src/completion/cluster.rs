@@ -40,6 +40,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
     check_layout(&layout, &provider, spec, check);
     let networking = complete_networking(&spec.networking, layout.value, check);
+    networks::check_api_server(&spec.api_server, &networking, check);
     networks::check_sizes(spec, &networking, kubernetes_version.value, check);
     let assets = CompleteAssets {
         container_registry: or_default(

@@ -6,7 +6,9 @@ use super::{Check, default, derived, leaf_text, overlay};
 use crate::complete::{CompleteCluster, CompleteKubelet, GroupSpec};
 use crate::config;
 use crate::config_tree::{ConfigNode, ConfigTree};
+use crate::items::Hook;
 use crate::origin::Setting;
+use crate::syntax;
 use crate::texts::{AbsolutePath, Image};
 use crate::values::{PodNetwork, Runtime, RuntimeSource};
 
@@ -73,6 +75,7 @@ pub(super) struct Inputs<'a> {
     pub(super) kubelet: &'a CompleteKubelet,
     pub(super) sandbox_image: &'a Setting<Image>,
     pub(super) cni_binaries: &'a Setting<AbsolutePath>,
+    pub(super) hooks: &'a [Hook],
 }
 
 pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigTree {
@@ -234,6 +237,7 @@ fn check_agreement(inputs: &Inputs<'_>, places: &Places, systemd: bool, user: &C
         || say("the sandbox image differs from containerRuntime.sandboxImage", "write it in sandboxImage only"),
     );
     check_cgroup_drivers(places, systemd, user, check);
+    check_socket(inputs, user, check);
     check_network(inputs, places, user, check);
     check.agree(
         user,
@@ -246,6 +250,44 @@ fn check_agreement(inputs: &Inputs<'_>, places: &Places, systemd: bool, user: &C
             )
         },
     );
+}
+
+/// Where containerd listens unless told otherwise.
+pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
+const ADDRESS: &[&str] = &["grpc", "address"];
+
+/// Where the user has it listen.
+pub(super) fn written_socket(spec: &GroupSpec) -> Option<&str> {
+    leaf_text(&spec.container_runtime.config, ADDRESS)
+}
+
+/// Everybody who speaks with containerd must know where.
+fn check_socket(inputs: &Inputs<'_>, user: &ConfigTree, check: &Check<'_>) {
+    let Some(socket) = written_socket(inputs.spec) else { return };
+    check.agree(
+        user,
+        ADDRESS,
+        |_| syntax::validate_absolute_path(socket).is_ok(),
+        || (format!("\"{socket}\" is not the path of a socket"), format!("write a path, for example {SOCKET}")),
+    );
+    // The scheme can be left out, and /var/run is /run.
+    let plain = |text: &str| text.strip_prefix("unix://").unwrap_or(text).replacen("/var/run/", "/run/", 1);
+    check.agree(
+        &inputs.spec.kubelet.config,
+        &["containerRuntimeEndpoint"],
+        |value| value.as_str().map(plain) == Some(plain(socket)),
+        || {
+            let message = format!("containerd listens at \"{socket}\", as containerRuntime.config.grpc.address says");
+            (message, "leave it out: this field follows from grpc.address".to_owned())
+        },
+    );
+    for hook in inputs.hooks.iter().filter(|hook| hook.container.is_some() && plain(socket) != SOCKET) {
+        check.report_item(
+            hook.place,
+            format!("the container of the hook \"{}\" cannot start: containerd listens at \"{socket}\"", hook.name),
+            format!("write a unit, or leave grpc.address out: such hooks ask containerd at {SOCKET}"),
+        );
+    }
 }
 
 /// Of every runtime, ours and the user's.

@@ -73,10 +73,26 @@ pub(super) fn complete_group(
         config: kubelet::complete_config(&parts, check),
         flags: kubelet::complete_flags(&parts, check),
     };
-    let container_runtime =
-        complete_runtime(spec, cluster, &kubelet, &os, &traits, kubernetes_version.value, group, check);
+    let container_runtime = complete_runtime(
+        spec,
+        cluster,
+        &kubelet,
+        &file_assets.hooks.value,
+        &os,
+        &traits,
+        kubernetes_version.value,
+        group,
+        check,
+    );
     let delivery =
         complete_delivery(&spec.delivery, &cluster.delivery, &os, &traits, group, &file_assets.user_data, check);
+    let program = |name, path, may_be_a_file| lists::Program { name, path, may_be_a_file };
+    let programs = [
+        program("nodestrap itself", &delivery.nodestrap.path, false),
+        program("the kubelet", &kubelet.binary, true),
+        program("the container runtime", &container_runtime.binary, true),
+    ];
+    lists::check_programs(&file_assets.files.value, &programs, check);
     CompleteGroup {
         sysctls: complete_sysctls(spec, cluster, &here),
         kernel_modules: complete_modules(spec, cluster, &here),
@@ -354,6 +370,7 @@ fn complete_runtime(
     spec: &GroupSpec,
     cluster: &CompleteCluster,
     kubelet: &CompleteKubelet,
+    hooks: &[crate::items::Hook],
     os: &Setting<Os>,
     traits: &Traits,
     version: KubeVersion,
@@ -404,6 +421,7 @@ fn complete_runtime(
             kubernetes_minor: version.minor,
             sandbox_image: &sandbox_image,
             cni_binaries: &cni_binaries,
+            hooks,
         },
         check,
     );

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::os::Traits;
-use super::{Check, agreement, default, derived, from, overlay};
+use super::{Check, agreement, containerd, default, derived, from, overlay};
 use crate::catalog::Target;
 use crate::complete::{CompleteCluster, GroupSpec};
 use crate::config;
@@ -120,6 +120,16 @@ fn add_what_the_system_needs(inputs: &Inputs<'_>, tree: &mut ConfigTree) {
         set(
             &["containerRuntimeEndpoint"],
             derived(json!("unix:///var/run/crio/crio.sock"), inputs.here("os"), "where CRI-O listens"),
+        );
+    }
+    if let Some(socket) = containerd::written_socket(inputs.spec) {
+        set(
+            &["containerRuntimeEndpoint"],
+            derived(
+                json!(format!("unix://{socket}")),
+                inputs.here("containerRuntime.config.grpc.address"),
+                "where containerd is told to listen",
+            ),
         );
     }
     if let Some(path) = inputs.traits.resolv_conf {
@@ -269,7 +279,7 @@ fn defaults() -> Vec<Default> {
         (&["cgroupDriver"], json!("systemd"), "systemd owns the cgroup tree: a second owner makes nodes unstable"),
         (
             &["containerRuntimeEndpoint"],
-            json!("unix:///run/containerd/containerd.sock"),
+            json!(format!("unix://{}", containerd::SOCKET)),
             "where containerd listens unless told otherwise",
         ),
         (

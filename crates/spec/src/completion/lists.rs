@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Check, default, derived};
 use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook, Keyring, TrustedAuthority};
-use crate::origin::Setting;
+use crate::origin::{Origin, Setting};
 use crate::record::Place;
-use crate::texts::ModuleName;
+use crate::texts::{AbsolutePath, ModuleName};
 
 /// What makes two items the same one.
 pub(super) trait Keyed: Clone + PartialEq {
@@ -187,9 +187,42 @@ pub(super) fn check_clashes(files: &[FileAsset], units: &[ExtraUnit], hooks: &[H
     }
 }
 
+/// A program that nodestrap starts, and whether a file of the user's may be it.
+pub(super) struct Program<'a> {
+    pub(super) name: &'static str,
+    pub(super) path: &'a Setting<AbsolutePath>,
+    pub(super) may_be_a_file: bool,
+}
+
+/// A file in the place of a program is meant only if the spec names that place and the file can be run.
+pub(super) fn check_programs(files: &[FileAsset], programs: &[Program<'_>], check: &Check<'_>) {
+    for file in files {
+        let path = file.path.as_str();
+        for Program { name, path: Setting { value: program, origin }, may_be_a_file } in programs {
+            let is_named = *may_be_a_file && matches!(origin, Origin::User(_)) && file.mode.0 & 0o111 != 0;
+            let program = program.as_str();
+            if path == program && !is_named {
+                let advice = match may_be_a_file {
+                    true => {
+                        "choose another path; a program of your own has the mode \"0755\" and is named as \"binary\""
+                    }
+                    false => "choose another path",
+                };
+                check.report_item(file.place, format!("\"{path}\" is {name}, which this file would replace"), advice);
+            } else if below(path, program) || below(program, path) {
+                let message = format!("\"{path}\" cannot be a file: {name} is \"{program}\"");
+                check.report_item(file.place, message, "choose another path");
+            }
+        }
+    }
+}
+
+fn below(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// Whether nodestrap writes there, and where to say instead what is wanted.
 fn ours_at(path: &str) -> Option<(String, &'static str)> {
-    let below = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
     if let Some((_, why)) = NO_PLACE.iter().find(|(folder, _)| path == *folder || below(path, folder)) {
         return Some((format!("no file can be at \"{path}\": {why}"), "choose another path"));
     }

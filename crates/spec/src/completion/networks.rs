@@ -8,7 +8,7 @@ use super::Check;
 use crate::complete::{ClusterSpec, CompleteNetworking};
 use crate::items::{Addresses, Networks};
 use crate::origin::{Origin, Setting};
-use crate::values::{KubeVersion, PodNetwork, family};
+use crate::values::{ApiServerUrl, KubeVersion, PodNetwork, family};
 
 /// From here on the API server takes service networks of any size.
 const FIRST_WITH_LARGE_SERVICE_NETWORKS: KubeVersion = KubeVersion { major: 1, minor: 33, patch: 0 };
@@ -58,6 +58,25 @@ pub(super) fn check(
     }
     if of_user(&&dns.origin) {
         check_dns(pods, services, dns, &has, check);
+    }
+}
+
+/// Nodes reach the API server before there are any services and pods.
+pub(super) fn check_api_server(api_server: &Setting<ApiServerUrl>, networking: &CompleteNetworking, check: &Check<'_>) {
+    let Ok(address) = api_server.value.host().parse::<IpAddr>() else { return };
+    for (what, field, networks) in [
+        ("services", "serviceCIDRs", &networking.service_cidrs.value),
+        ("pods", "podCIDRs", &networking.pod_cidrs.value),
+    ] {
+        if let Some(network) = networks.0.iter().find(|network| network.contains(&address)) {
+            check.report(
+                Some(&api_server.origin),
+                format!(
+                    "{address} is in the network of {what} {network}, whose addresses Kubernetes gives away itself"
+                ),
+                format!("write the address that the machine has, or choose another network: networking.{field}"),
+            );
+        }
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<M
     let spec = spec::parse(sources).resolve(|reference| match reference.path.as_str() {
         "ca.crt" => Ok(authority().into_bytes()),
         "ca.key" => Ok(b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n".to_vec()),
+        "no-certificate.crt" => Ok(b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n".to_vec()),
+        "keys.gpg" => Ok(vec![0x98, 0x33, 0x04, 0xff]),
         "token.txt" => Ok(format!("{TOKEN}\n").into_bytes()),
         // The control plane of the tests of `render`, and the same with damage.
         path if path.starts_with("control-plane/") => shared_pki(path),
