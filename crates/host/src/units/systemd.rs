@@ -24,8 +24,9 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 const REBOOT_TARGET: &str = "reboot.target";
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
-/// journald writes lines down a moment after they were said; so often, and so long after each other, we look.
-const LOG_LOOKS: u32 = 10;
+/// journald writes lines down a moment after they were said, and seconds after if it is just moving its files to the disk,
+/// as in a first boot; so often, and so long after each other, we look.
+const LOG_LOOKS: u32 = 30;
 const LOG_REST: Duration = Duration::from_millis(100);
 const SERVICE: &str = "org.freedesktop.systemd1";
 
