@@ -4,7 +4,7 @@ import math
 
 from .picture import GRID, INK, QUIET, text
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1000, 520, 84, 250, 92, 72
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1000, 520, 84, 320, 92, 72
 GOAL = 50_000
 # Who, work, words at the line, colour, dashes.
 LINES = (

@@ -40,7 +40,7 @@ pub(crate) fn check(arguments: &SpecArguments, screen: &Screen) -> Outcome {
             screen.paint(Paint::Good, "✓"),
             view.cluster,
             view.kubernetes_version,
-            view.groups.join(", ")
+            some_of(&view.groups)
         )
     })
 }
@@ -88,6 +88,15 @@ fn leave_out_small_bundles(spec: &CompleteSpec, explanations: &mut [Explanation]
         explanation
             .reaches
             .retain(|group| !*known.entry(group.clone()).or_insert_with(|| is_small(group).unwrap_or_default()));
+    }
+}
+
+/// The names, or the first of them: a fleet has thousands.
+fn some_of(names: &[String]) -> String {
+    const MOST: usize = 20;
+    match names.split_at_checked(MOST) {
+        Some((first, rest)) if !rest.is_empty() => format!("{} and {} more", first.join(", "), rest.len()),
+        _ => names.join(", "),
     }
 }
 

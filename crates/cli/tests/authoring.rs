@@ -47,6 +47,21 @@ fn the_full_example_is_a_spec() {
 }
 
 #[test]
+fn a_fleet_is_not_listed_to_its_end() {
+    let fleet = |count: usize| {
+        let group = |number| {
+            format!("---\napiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {{name: g{number:02}}}\n")
+        };
+        minimal_with("", "") + &(0..count).map(group).collect::<String>()
+    };
+    let (_folder, file) = spec(fleet(19));
+    assert!(nodestrap(["check", &file]).expect(0).out.ends_with("g18, workers\n"));
+    let (_folder, file) = spec(fleet(24));
+    assert!(nodestrap(["check", &file]).expect(0).out.ends_with("g18, g19 and 5 more\n"));
+    assert_eq!(nodestrap(["check", &file, "-o", "json"]).expect(0).json()["groups"].as_array().unwrap().len(), 25);
+}
+
+#[test]
 fn completing_what_was_completed_changes_nothing() {
     for name in ["minimal.yaml", "full.yaml"] {
         let file = example(name).display().to_string();
