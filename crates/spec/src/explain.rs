@@ -188,7 +188,9 @@ fn suggest(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Vec<String> {
         return find(spec, &steps[..index], wanted).map(|list| vec![list.path()]).unwrap_or_default();
     }
     let mut places = Vec::new();
-    walk(spec, &|_| true, &mut |segments, _| {
+    let groups = likely_groups(spec, steps, MOST);
+    let is_likely = |document: &[String]| document.get(1).is_none_or(|group| groups.contains(&group.as_str()));
+    walk(spec, &is_likely, &mut |segments, _| {
         places.push((path::join_steps(segments, &[]), segments.last().cloned().unwrap_or_default()));
     });
     if let Some(path) = nearest(wanted, places.iter().map(|(path, _)| path.as_str())) {
@@ -197,6 +199,17 @@ fn suggest(spec: &CompleteSpec, steps: &[Step], wanted: &str) -> Vec<String> {
     let Some(Step::Name(last)) = steps.last() else { return Vec::new() };
     let Some(name) = nearest(last, places.iter().map(|(_, name)| name.as_str())) else { return Vec::new() };
     places.iter().filter(|(_, last)| last == name).map(|(path, _)| path.clone()).take(MOST).collect()
+}
+
+/// All groups have the same settings. Of a fleet, the one that is meant is enough, or a few if none is named.
+fn likely_groups<'s>(spec: &'s CompleteSpec, steps: &[Step], most: usize) -> Vec<&'s str> {
+    let names = || spec.groups.iter().map(|group| group.name.value.as_str());
+    match steps {
+        [Step::Name(root), Step::Name(group), ..] if root == "nodeGroups" => {
+            nearest(group, names()).into_iter().collect()
+        }
+        _ => names().take(most).collect(),
+    }
 }
 
 struct Explainer<'a> {

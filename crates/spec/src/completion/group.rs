@@ -362,7 +362,13 @@ fn complete_modules(
             base.value.push(module.clone());
         }
     }
-    lists::merge(&base, &spec.kernel_modules, "cluster.kernelModules", here("kernelModules"), NONE)
+    let mut merged = lists::merge(&base, &spec.kernel_modules, "cluster.kernelModules", here("kernelModules"), NONE);
+    if let Origin::Derived { rule, .. } = &mut merged.origin
+        && !needed.is_empty()
+    {
+        *rule = "bridges are filtered and images are layered, and what the cluster and the group say";
+    }
+    merged
 }
 
 #[allow(clippy::too_many_arguments, reason = "each is a decision that the runtime depends on")]
