@@ -63,11 +63,10 @@ pub(crate) fn explain(arguments: &ExplainArguments, screen: &Screen) -> Outcome 
     let (files, path) = arguments.split();
     let sources = load_sources(files, screen)?;
     let spec = complete_sources(&sources, screen)?;
-    let wanted = path.map_or(EVERYTHING.to_vec(), |path| vec![path]);
-    let mut explanations = Vec::new();
-    for path in wanted {
-        explanations.extend(spec::explain(&spec, &sources, path).map_err(not_found)?);
-    }
+    let mut explanations = match path {
+        Some(path) => spec::explain(&spec, &sources, path).map_err(not_found)?,
+        None => spec::explain_all(&spec, &sources),
+    };
     leave_out_small_bundles(&spec, &mut explanations);
     let views: Vec<ExplainView> = explanations.iter().map(ExplainView::new).collect();
     screen.result(&views, || explain_text(screen, &views))
@@ -99,9 +98,6 @@ fn some_of(names: &[String]) -> String {
         _ => names.join(", "),
     }
 }
-
-/// The two roots of every path.
-const EVERYTHING: [&str; 2] = ["cluster", "nodeGroups"];
 
 fn not_found(error: NotFound) -> Failure {
     let advice = match &error {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
-use spec::{Colour, CompleteSpec, Explanation, Origin, Source, complete, explain, parse, render_mistakes};
+use spec::{Colour, CompleteSpec, Explanation, Origin, Source, complete, explain_all, parse, render_mistakes};
 
 use crate::markdown::{code, table};
 
@@ -14,7 +14,7 @@ const OF_PROGRAMS: [&str; 2] = ["config", "flags"];
 pub(crate) fn describe(example: &str) -> Result<String, String> {
     let spec = complete_example(example)?;
     let schema = spec::json_schema();
-    let decided = Decided::of(&spec)?;
+    let decided = Decided::of(&spec);
     let mut text = String::new();
     for (document, root) in
         [("Cluster", "cluster".to_owned()), ("NodeGroup", format!("nodeGroups.{}", only_group(&spec)?))]
@@ -137,13 +137,9 @@ fn text_type(schema: &Map<String, Value>) -> String {
 struct Decided(Vec<Explanation>);
 
 impl Decided {
-    fn of(spec: &CompleteSpec) -> Result<Self, String> {
-        let mut found = Vec::new();
-        for root in ["cluster", "nodeGroups"] {
-            // Where in its text something stands is not said here.
-            found.extend(explain(spec, &[], root).map_err(|error| error.to_string())?);
-        }
-        Ok(Self(found))
+    fn of(spec: &CompleteSpec) -> Self {
+        // Where in its text something stands is not said here.
+        Self(explain_all(spec, &[]))
     }
 
     /// Empty: without the field there is nothing.

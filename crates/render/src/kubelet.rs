@@ -67,11 +67,7 @@ pub(crate) fn render_arguments(flags: &BTreeMap<String, Setting<String>>) -> Res
         if flag.is_empty() || flag.starts_with('-') || !flag.bytes().all(name) {
             return Err(RenderError::FlagName { flag: flag.clone() });
         }
-        // Nearly all are plain, and a fleet has many; what is not is looked at more closely.
-        let plain = |byte: u8| byte.is_ascii_graphic() & !matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b'$');
-        if !value.bytes().fold(true, |all, byte| all & plain(byte))
-            && let Some(found) = value.chars().find_map(unfit_for_splitting)
-        {
+        if let Some(found) = value.chars().find_map(unfit_for_splitting) {
             return Err(RenderError::FlagValue { flag: flag.clone(), found });
         }
         let space = if arguments.is_empty() { "" } else { " " };

@@ -39,7 +39,15 @@ pub enum NotFound {
 /// those that `spec` was made of.
 pub fn explain(spec: &CompleteSpec, sources: &[Source], wanted: &str) -> Result<Vec<Explanation>, NotFound> {
     let steps = path::split(wanted).unwrap_or_default();
-    let found = find(spec, &steps, wanted)?;
+    Ok(explain_below(spec, sources, &find(spec, &steps, wanted)?))
+}
+
+/// Every leaf.
+pub fn explain_all(spec: &CompleteSpec, sources: &[Source]) -> Vec<Explanation> {
+    explain_below(spec, sources, &Found { segments: Vec::new(), part: Vec::new() })
+}
+
+fn explain_below(spec: &CompleteSpec, sources: &[Source], found: &Found) -> Vec<Explanation> {
     let text = Text::read(sources);
     let written = Written::new(&text);
     let explainer = Explainer { written: &written, reach: Reach::new(spec, &written) };
@@ -50,7 +58,7 @@ pub fn explain(spec: &CompleteSpec, sources: &[Source], wanted: &str) -> Result<
             explanations.extend(explainer.explain(segments, view, &found.part));
         }
     });
-    Ok(explanations)
+    explanations
 }
 
 /// Every leaf, in the order of `to_json`.

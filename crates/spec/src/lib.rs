@@ -54,7 +54,7 @@ pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};
 pub use contents::{HookText, PublicKeys, UnitText};
 pub use document::{FileReference, Spec};
-pub use explain::{Explanation, NotFound, explain, paths};
+pub use explain::{Explanation, NotFound, explain, explain_all, paths};
 pub use expression::Expression;
 pub use instances::max_pods_map;
 pub use items::{

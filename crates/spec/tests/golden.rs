@@ -3,7 +3,8 @@
 mod support;
 
 use spec::{
-    Colour, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, paths, render_mistakes,
+    Colour, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, explain_all, paths,
+    render_mistakes,
 };
 use support::{TOKEN, cases, compare_golden, complete, complete_sources, example, expect_complete, read, source};
 
@@ -114,7 +115,7 @@ fn every_setting_of_the_examples_is_explained() {
     for name in ["minimal", "full"] {
         let text = example(&format!("{name}.yaml"));
         let complete = expect_complete(&text);
-        let all = ["cluster", "nodeGroups"].map(|root| explain(&complete, &[source(&text)], root).unwrap()).concat();
+        let all = explain_all(&complete, &[source(&text)]);
         assert_eq!(paths(&complete), all.iter().map(|leaf| leaf.path.as_str()).collect::<Vec<_>>());
         compare_golden(&format!("explain/{name}.txt"), &all.iter().map(shown).collect::<String>());
     }
@@ -129,17 +130,15 @@ fn every_part_of_a_list_or_mapping_is_explained_where_it_stands() {
     });
     let complete = complete_sources(&sources).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
     let mut text = String::new();
-    for root in ["cluster", "nodeGroups"] {
-        for leaf in explain(&complete, &sources, root).unwrap() {
-            let mut parts = Vec::new();
-            support::parts(&leaf.path, &leaf.value, &mut parts);
-            let is_entry = leaf.path.contains("sysctls") || leaf.path.contains("labels") || leaf.path.contains("tags");
-            if !matches!(leaf.origin, Origin::BuiltIn { .. }) && (is_entry || !parts.is_empty()) {
-                text.push_str(&shown(&leaf));
-                for (path, _) in parts {
-                    let explained = explain(&complete, &sources, &path).unwrap();
-                    text.push_str(&explained.iter().map(shown).collect::<String>());
-                }
+    for leaf in explain_all(&complete, &sources) {
+        let mut parts = Vec::new();
+        support::parts(&leaf.path, &leaf.value, &mut parts);
+        let is_entry = leaf.path.contains("sysctls") || leaf.path.contains("labels") || leaf.path.contains("tags");
+        if !matches!(leaf.origin, Origin::BuiltIn { .. }) && (is_entry || !parts.is_empty()) {
+            text.push_str(&shown(&leaf));
+            for (path, _) in parts {
+                let explained = explain(&complete, &sources, &path).unwrap();
+                text.push_str(&explained.iter().map(shown).collect::<String>());
             }
         }
     }

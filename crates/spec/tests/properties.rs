@@ -330,7 +330,7 @@ proptest! {
         let text = as_text(&spec);
         let complete = expect_complete(&text);
         let sources = [source(&text)];
-        for whole in ["cluster", "nodeGroups"].map(|root| explain(&complete, &sources, root).unwrap()).concat() {
+        for whole in spec::explain_all(&complete, &sources) {
             let mut found = Vec::new();
             parts(&whole.path, &whole.value, &mut found);
             for (path, value) in found {
