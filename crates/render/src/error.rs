@@ -1,8 +1,8 @@
 //! What can go wrong, each message with what to do about it.
 
-use crate::bundle::{API_VERSION, MAX_BUNDLE_BYTES};
+use bundle::{BundleError, InvalidName, StubError};
+
 use crate::delivery::Provider;
-use crate::stub::StubError;
 
 /// A complete spec that cannot be written out.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,10 @@ pub enum RenderError {
          use the slot 'after-runtime' or later, or a unit"
     )]
     HookBeforeRuntime { hook: String, slot: &'static str },
+    #[error("the container runtime comes from an archive, and the complete spec names none: complete the spec anew")]
+    NoArchive,
+    #[error("the container runtime comes from a package, and the complete spec names none: complete the spec anew")]
+    NoPackage,
     #[error("a control plane needs certificates and keys, and the complete spec has no 'pki.folder': complete it anew")]
     NoPki,
     #[error(
@@ -55,6 +59,8 @@ pub enum RenderError {
     NoCredential,
     #[error("what the spec asks for makes no valid bundle: {}: correct the spec", problem.without_advice())]
     Bundle { problem: BundleError },
+    #[error("what the spec asks for makes no valid bundle: {0}: correct the spec")]
+    Name(#[from] InvalidName),
     #[error("cloud-config cannot install nodestrap: use the format mime, or an image that brings nodestrap")]
     InstallationNeedsMime,
     #[error("the download of nodestrap {problem}: correct it in the spec")]
@@ -91,71 +97,6 @@ pub enum RenderError {
     ImageVariable { name: &'static str, value: String },
 }
 
-/// A bundle that must not be used. nodestrap never repairs one: it was rendered from a spec and can be rendered again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BundleError {
-    #[error(
-        "the bundle has {bytes} bytes, more than the {MAX_BUNDLE_BYTES} allowed: \
-         render it again with fewer or smaller files"
-    )]
-    TooLarge { bytes: usize },
-    #[error(
-        "the bundle cannot be read, line {line} column {column}: {reason}; \
-         render it again with this version of nodestrap and deliver it unchanged"
-    )]
-    Syntax { line: usize, column: usize, reason: String },
-    #[error("the document has kind '{found}', not 'Bundle': give the file that `nodestrap render` wrote")]
-    Kind { found: String },
-    #[error(
-        "the bundle has apiVersion '{found}', this nodestrap reads '{API_VERSION}': \
-         render it again with this version of nodestrap"
-    )]
-    ApiVersion { found: String },
-    #[error(
-        "the bundle comes from a newer nodestrap, with apiVersion '{found}' where this one reads '{API_VERSION}': \
-         update nodestrap on the node, or render the bundle again with version {}", env!("CARGO_PKG_VERSION")
-    )]
-    NewerApiVersion { found: String },
-    #[error("the bundle was changed after it was rendered, its digest is '{actual}', not '{stated}': render it again")]
-    Digest { stated: String, actual: String },
-    #[error("the path '{path}' in the bundle {problem}: render it again")]
-    Path { path: String, problem: &'static str },
-    #[error("the file '{path}' stands twice in the bundle: render it again")]
-    DuplicatePath { path: String },
-    #[error("the file '{path}' of the bundle is out of order: render it again")]
-    Order { path: String },
-    #[error("the file '{path}' of the bundle lies under the file '{parent}': render it again")]
-    FileUnderFile { path: String, parent: String },
-    #[error("the bundle would write '{path}' as a file, but it is the gate: render it again")]
-    GateAmongFiles { path: String },
-    #[error("the file '{path}' has mode '{mode}', not four octal digits from '0000' to '0777': render it again")]
-    Mode { path: String, mode: String },
-    #[error("the file '{path}' is secret but has mode '{mode}', not '0600': render it again")]
-    SecretMode { path: String, mode: String },
-    #[error("the file '{path}' must have either 'content' or 'contentBase64': render the bundle again")]
-    Content { path: String },
-    #[error("the file '{path}' has {actual} bytes where the bundle states {stated}: render it again")]
-    Size { path: String, stated: u64, actual: u64 },
-    #[error("the file '{path}' was changed, its SHA-256 is '{actual}', not '{stated}': render the bundle again")]
-    FileDigest { path: String, stated: String, actual: String },
-    #[error("the folder of the bundle has no file 'root{path}': render it again")]
-    MissingFile { path: String },
-    #[error("'{name}' in the bundle is no name of a unit: render it again")]
-    UnitName { name: String },
-    #[error("the unit '{name}' stands twice in the bundle: render it again")]
-    DuplicateUnit { name: String },
-    #[error("the hook '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
-    Hook { name: String, problem: &'static str },
-    #[error("the container runtime of the bundle {problem}: render it again with this version of nodestrap")]
-    Runtime { problem: &'static str },
-    #[error("'{name}' in the bundle is no name that the gate may set: render it again")]
-    GateName { name: String },
-    #[error("the value of '{name}' in the gate has a control character: render the bundle again")]
-    GateValue { name: String },
-    #[error("'{field}' of the bundle has a control character or is empty: render it again")]
-    Text { field: &'static str },
-}
-
 fn quoted_list(names: &[String]) -> String {
     match names {
         [] => "no groups".to_owned(),
@@ -164,13 +105,5 @@ fn quoted_list(names: &[String]) -> String {
             let first: Vec<String> = first.iter().map(|name| format!("'{name}'")).collect();
             format!("{} and '{last}'", first.join(", "))
         }
-    }
-}
-
-impl BundleError {
-    /// What is wrong, for who is about to render it.
-    fn without_advice(&self) -> String {
-        let text = self.to_string();
-        text.split_once(": render ").map(|(problem, _)| problem.to_owned()).unwrap_or(text)
     }
 }

@@ -2,46 +2,49 @@
 
 use std::borrow::Cow;
 
+use bundle::{File, Hook, Secrecy, Start, UnitName};
 use spec::{
-    CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteProxy, ExtraUnit, FileAsset, HookContainer,
-    HookSlot, Necessity, Runtime, RuntimeSource,
+    CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteProxy, ExtraUnit, HookContainer, HookSlot,
+    Runtime, RuntimeSource,
 };
 
-use crate::bundle::{File, Hook, Part, Secrecy, Start, Unit};
 use crate::error::RenderError;
-use crate::runtime;
+use crate::part::{Part, name, unit, unit_file};
 use crate::system::proxy_variables;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments};
+use crate::{readers, runtime};
 
 /// containerd keeps what hooks run apart from the pods.
 const NAMESPACE: &str = "nodestrap";
 
-pub(crate) fn render_file_assets(assets: &[FileAsset]) -> Vec<File> {
-    assets
-        .iter()
-        .map(|asset| File {
-            mode: asset.mode.0,
-            secrecy: if asset.secret { Secrecy::Secret } else { Secrecy::Public },
-            ..File::public(asset.path.as_str(), asset.content.0.as_bytes())
-        })
-        .collect()
+pub(crate) fn render_file_assets(group: &CompleteGroup) -> Result<Vec<File>, RenderError> {
+    let runtime = name(runtime::unit_name(group.container_runtime.name.value))?;
+    let own_units: Vec<UnitName> =
+        group.units.value.iter().filter(|unit| unit.content.is_some()).map(|unit| unit.name.clone()).collect();
+    let file = |asset: &spec::FileAsset| {
+        let units = readers::of_asset(&asset.path, &runtime, &own_units)?;
+        let file = File::public(asset.path.clone(), asset.content.0.as_bytes()).read_by(units);
+        let secrecy = if asset.secret { Secrecy::Secret } else { Secrecy::Public };
+        Ok(File { mode: asset.mode.0, secrecy, ..file })
+    };
+    group.file_assets.value.iter().map(file).collect()
 }
 
 /// Units and drop-ins. What an enabled unit is wanted by is the business of its own `[Install]` section.
-pub(crate) fn render_extra_units(units: &[ExtraUnit]) -> Part {
+pub(crate) fn render_extra_units(units: &[ExtraUnit]) -> Result<Part, RenderError> {
     let mut part = Part::default();
-    for unit in units {
-        if let Some(content) = &unit.content {
-            part.files.push(File::unit(unit.name.as_str(), content.0.as_bytes()));
-            if unit.enabled {
-                part.units.push(Unit::new(unit.name.as_str(), Start::BeforeGate));
+    for extra in units {
+        if let Some(content) = &extra.content {
+            part.files.push(unit_file(&extra.name, content.0.as_bytes())?);
+            if extra.enabled {
+                part.units.push(unit(extra.name.as_str(), Start::BeforeGate)?);
             }
         }
-        for (name, content) in &unit.drop_ins {
-            part.files.push(File::unit(&format!("{}.d/{name}.conf", unit.name), content.0.as_bytes()));
+        for (name, content) in &extra.drop_ins {
+            part.files.push(unit_file(&format!("{}.d/{name}.conf", extra.name), content.0.as_bytes())?);
         }
     }
-    part
+    Ok(part)
 }
 
 /// What the containers of hooks need to know of their node.
@@ -73,11 +76,11 @@ pub(crate) fn render_hooks(
     for hook in hooks {
         let entry = Hook {
             name: hook.name.to_string(),
-            slot: hook.slot.to_string(),
-            unit: format!("nodestrap-hook-{}.service", hook.name),
+            slot: hook.slot,
+            unit: name(format!("nodestrap-hook-{}.service", hook.name))?,
             timeout_seconds: whole_seconds(hook.timeout.as_str())
                 .ok_or_else(|| RenderError::HookTimeout { hook: hook.name.to_string() })?,
-            required: hook.necessity == Necessity::Required,
+            necessity: hook.necessity,
         };
         let content = match (&hook.unit, &hook.container) {
             (Some(unit), _) if is_whole_unit(&unit.0) => unit.0.clone().into_bytes(),
@@ -87,7 +90,7 @@ pub(crate) fn render_hooks(
             (None, Some(container)) => container_unit(hook, container, entry.timeout_seconds, inputs)?,
             (None, None) => return Err(RenderError::EmptyHook { hook: hook.name.to_string() }),
         };
-        files.push(File::unit(&entry.unit, content));
+        files.push(unit_file(&entry.unit, content)?);
         entries.push(entry);
     }
     entries.sort_by(|one, other| one.name.cmp(&other.name));

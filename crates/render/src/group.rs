@@ -2,18 +2,17 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bundle::{Besides, Bundle, UserDataPart};
 use spec::{CompleteNodeGroup, CompleteSpec, Compression, DeliveryFormat, Os, Provider};
 
-use crate::bundle::Bundle;
+use crate::besides::besides_of_group;
 use crate::delivery::machines::{
     Document, Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group,
     gce_instance_template,
 };
-use crate::delivery::{self, Carries, Compress, Delivery, Format, Installation, Proxy, Store, UserData, UserDataPart};
-use crate::diff::Besides;
+use crate::delivery::{self, Carries, Compress, Delivery, Format, Installation, Proxy, Store, UserData};
 use crate::error::RenderError;
 use crate::node::{find_group, render_node};
-use crate::shared::Shared;
 
 /// Everything that is needed to start machines of a group.
 pub struct GroupDelivery<'s> {
@@ -25,7 +24,7 @@ pub struct GroupDelivery<'s> {
 /// The group's bundle, and the ways to deliver it.
 pub fn render_group<'s>(spec: &'s CompleteSpec, group: &str) -> Result<GroupDelivery<'s>, RenderError> {
     let group = find_group(spec, group)?;
-    Ok(GroupDelivery { spec, group, bundle: render_node(spec, group, &Shared::default())? })
+    Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? })
 }
 
 /// How many groups a thread takes at once: few enough that none is left with much when the others are done.
@@ -40,8 +39,7 @@ pub fn render_all<T: Send>(
     let next = AtomicUsize::new(0);
     // Which shares a thread took, and what became of them.
     let work = || {
-        let shared = Shared::default();
-        let render = |group| Ok(GroupDelivery { spec, group, bundle: render_node(spec, group, &shared)? });
+        let render = |group| Ok(GroupDelivery { spec, group, bundle: render_node(spec, group)? });
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -69,9 +67,8 @@ pub fn render_all<T: Send>(
 
 /// Why groups of a complete spec cannot be delivered as it says, each with its group; nothing else can go wrong then.
 pub fn refusals(spec: &CompleteSpec) -> Vec<(String, RenderError)> {
-    let shared = Shared::default();
     let refused = |group| {
-        let bundle = render_node(spec, group, &shared);
+        let bundle = render_node(spec, group);
         bundle.and_then(|bundle| GroupDelivery { spec, group, bundle }.check()).err()
     };
     let groups = spec.groups.iter();
@@ -151,7 +148,7 @@ impl GroupDelivery<'_> {
 
     /// What its machines get besides the bundle.
     pub fn besides(&self) -> Besides {
-        Besides::of_group(self.group)
+        besides_of_group(self.group)
     }
 
     /// The provider's template of a machine, and the group that keeps so many of them running.

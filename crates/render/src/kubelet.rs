@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use bundle::{ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, GATE_PATH};
 use serde_json::{Map, Value};
 use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_config_yaml};
 
 use crate::error::RenderError;
-use crate::gate::GATE_PATH;
 use crate::unit::{Argument, Section, UnitFile, arguments};
 
-/// The variable of the gate that carries all flags.
-pub(crate) const ARGUMENTS_VARIABLE: &str = "KUBELET_ARGS";
-
 pub(crate) const KUBELET_UNIT: &str = "kubelet.service";
-pub(crate) const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
 
 // Flags by which the spec says where our files lie.
 pub(crate) const CONFIG_FLAG: &str = "config";
@@ -91,7 +87,6 @@ fn unfit_for_splitting(character: char) -> Option<&'static str> {
 }
 
 /// What `kubelet.service` runs and waits for.
-#[derive(PartialEq)]
 pub(crate) struct KubeletUnit<'a> {
     pub(crate) binary: &'a str,
     /// Path of nodestrap on the node.

@@ -1,28 +1,27 @@
 //! The bundle of a node: the table of contents. What each part says is in the module that it is named after.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bundle::network::PLUGINS;
+use bundle::{ARGUMENTS_VARIABLE, AbsolutePath, Bundle, Content, GATE_PATH, Gate, Join, NodeKind, Start, UnitNature};
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, ExecCredential, Layout, PodNetwork, Role};
 
-use crate::bundle::{Bundle, File, Gate, Join, NodeKind, Part, Start, Unit};
-use crate::content::Content;
 use crate::error::RenderError;
 use crate::extras::{self, HookInputs};
-use crate::gate::GATE_PATH;
 use crate::kubeconfig::{Credential, render_kubeconfig};
 use crate::kubelet::{
-    self, ARGUMENTS_VARIABLE, BOOTSTRAP_KUBECONFIG_FLAG, CONFIG_FLAG, KUBECONFIG_FLAG, KUBELET_UNIT, KubeletUnit,
-    NODE_NAME_FLAG, required_flag,
+    self, BOOTSTRAP_KUBECONFIG_FLAG, CONFIG_FLAG, KUBECONFIG_FLAG, KUBELET_UNIT, KubeletUnit, NODE_NAME_FLAG,
+    required_flag,
 };
-use crate::network::{self, NETWORK_SETTINGS_PATH, NETWORK_UNIT, NetworkSettings};
-use crate::shared::Shared;
-use crate::{layout, runtime, static_pods, system, webhook};
+use crate::network::{self, NETWORK_UNIT};
+use crate::part::{Part, name, path, public, secret, unit, unit_file};
+use crate::{layout, readers, runtime, static_pods, system, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
 
 /// The bundle of one group of nodes.
 pub fn render_bundle(spec: &CompleteSpec, group: &str) -> Result<Bundle, RenderError> {
-    render_node(spec, find_group(spec, group)?, &Shared::default())
+    render_node(spec, find_group(spec, group)?)
 }
 
 pub(crate) fn find_group<'s>(spec: &'s CompleteSpec, name: &str) -> Result<&'s CompleteNodeGroup, RenderError> {
@@ -32,39 +31,36 @@ pub(crate) fn find_group<'s>(spec: &'s CompleteSpec, name: &str) -> Result<&'s C
     })
 }
 
-pub(crate) fn render_node<'s>(
-    spec: &'s CompleteSpec,
-    group: &'s CompleteNodeGroup,
-    shared: &Shared<'s>,
-) -> Result<Bundle, RenderError> {
+pub(crate) fn render_node(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
     let mut bundle = match spec.cluster.layout.value {
-        Layout::Nodestrap => render(spec, group, shared),
-        Layout::Eksctl => layout::eksctl::render(spec, group, shared),
-        Layout::Tectonic => layout::tectonic::render(spec, group, shared),
+        Layout::Nodestrap => render(spec, group),
+        Layout::Eksctl => layout::eksctl::render(spec, group),
+        Layout::Tectonic => layout::tectonic::render(spec, group),
     }?;
-    bundle.files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    shared.finish(&mut bundle).map_err(|problem| RenderError::Bundle { problem })?;
+    bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
+    for index in 0..bundle.units.len() {
+        let file = bundle.unit_file(&bundle.units[index].name);
+        let nature = file.map(|file| UnitNature::of(&String::from_utf8_lossy(&file.content)));
+        bundle.units[index].brought = nature;
+    }
+    readers::assign(&mut bundle, &group.spec);
+    bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     Ok(bundle)
 }
 
 /// nodestrap's own layout.
-fn render<'s>(
-    spec: &'s CompleteSpec,
-    node_group: &'s CompleteNodeGroup,
-    shared: &Shared<'s>,
-) -> Result<Bundle, RenderError> {
+fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
     let (cluster, group) = (&spec.cluster, &node_group.spec);
     let name = spec.name.value.as_str();
     let identity = Identity::of(cluster, group)?;
     let join = join(cluster, group, &identity)?;
 
-    let mut part = system::render_system(cluster, group, &[KUBELET_UNIT], shared)?;
-    part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value, shared)?);
-    part.add(extras::render_extra_units(&group.units.value));
-    part.add(kubelet_part(name, cluster, group, &identity, shared)?);
-    part.add(network_part(cluster, group, &join, shared)?);
-    part.files.extend(webhook::render_webhook(&cluster.report));
-    part.files.extend(extras::render_file_assets(&group.file_assets.value));
+    let mut part = system::render_system(cluster, group, &[KUBELET_UNIT])?;
+    part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(extras::render_extra_units(&group.units.value)?);
+    part.add(kubelet_part(name, cluster, group, &identity)?);
+    let pod_network = pod_network(cluster, group, &mut part)?;
+    part.files.extend(extras::render_file_assets(group)?);
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
@@ -73,33 +69,36 @@ fn render<'s>(
         cluster: name.to_owned(),
         group: node_group.name.value.to_string(),
         kubernetes_version: group.kubernetes_version.value.to_string(),
-        kind: kind(cluster, group),
-        required_programs: required_programs(cluster, group, &identity),
+        node: kind(cluster, group),
+        required_programs: required_programs(cluster, group, &identity)?,
         files: part.files,
         units: part.units,
         hooks,
-        runtime: runtime::describe(&group.container_runtime, &cluster.assets.file_repositories.value),
-        gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?),
+        runtime: runtime::describe(&group.container_runtime, &cluster.assets.file_repositories.value)?,
+        gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?)?,
         join,
+        pod_network,
+        snap: None,
+        webhook: webhook::render_webhook(&cluster.report),
     })
 }
 
 pub(crate) fn kind(cluster: &CompleteCluster, group: &CompleteGroup) -> NodeKind {
     NodeKind {
-        role: group.role.value.as_str().to_owned(),
-        os: group.os.value.as_str().to_owned(),
-        provider: cluster.provider.value.as_str().to_owned(),
-        layout: cluster.layout.value.as_str().to_owned(),
+        role: group.role.value,
+        os: group.os.value,
+        provider: cluster.provider.value,
+        layout: cluster.layout.value,
     }
 }
 
-pub(crate) fn gate(spec: &CompleteSpec, group: &CompleteNodeGroup, arguments: String) -> Gate {
+fn gate(spec: &CompleteSpec, group: &CompleteNodeGroup, arguments: String) -> Result<Gate, RenderError> {
     let environment = BTreeMap::from([
         (ARGUMENTS_VARIABLE.to_owned(), arguments),
         ("NODESTRAP_CLUSTER".to_owned(), spec.name.value.to_string()),
         ("NODESTRAP_GROUP".to_owned(), group.name.value.to_string()),
     ]);
-    Gate { path: GATE_PATH.to_owned(), environment, facts: Vec::new() }
+    Ok(Gate { path: path(GATE_PATH)?, environment, facts: BTreeSet::new(), max_pods: None })
 }
 
 /// What a kubelet shows to the API server before it has a certificate.
@@ -130,12 +129,12 @@ impl<'a> Identity<'a> {
 }
 
 fn join(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_>) -> Result<Join, RenderError> {
-    let kubeconfig = required_flag(group, KUBECONFIG_FLAG)?.to_owned();
+    let kubeconfig = path(required_flag(group, KUBECONFIG_FLAG)?)?;
     let (bootstrap_kubeconfig, client_certificate) = match identity {
         // The kubeconfig is all there is, from the beginning.
         Identity::Exec(_) => (kubeconfig.clone(), kubeconfig.clone()),
         Identity::Token(_) | Identity::SuperAdmin(_) => {
-            (required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?.to_owned(), kubelet::client_certificate(group))
+            (path(required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG)?)?, path(kubelet::client_certificate(group))?)
         }
     };
     Ok(Join {
@@ -143,31 +142,30 @@ fn join(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_
         bootstrap_kubeconfig,
         kubeconfig,
         client_certificate,
-        kubelet_unit: KUBELET_UNIT.to_owned(),
+        kubelet_unit: name(KUBELET_UNIT)?,
         node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
     })
 }
 
-fn kubelet_part<'s>(
-    name: &str,
+fn kubelet_part(
+    cluster_name: &str,
     cluster: &CompleteCluster,
-    group: &'s CompleteGroup,
+    group: &CompleteGroup,
     identity: &Identity<'_>,
-    shared: &Shared<'s>,
 ) -> Result<Part, RenderError> {
     let authority = cluster.join.certificate_authority.value.as_str();
     let server = cluster.api_server.value.as_str();
     let kubeconfig = |user, credential: Credential<'_>| {
-        shared.kubeconfig.of(user, |user| Ok(render_kubeconfig(name, server, authority, user, &credential)))
+        Content::from(render_kubeconfig(cluster_name, server, authority, user, &credential))
     };
     let (flag, credentials) = match identity {
         Identity::Token(token) => {
-            (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token))?)
+            (BOOTSTRAP_KUBECONFIG_FLAG, kubeconfig("kubelet-bootstrap", Credential::Token(token)))
         }
-        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))?),
+        Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
         Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, Content::from(*text)),
     };
-    let unit = KubeletUnit {
+    let kubelet = KubeletUnit {
         binary: group.kubelet.binary.value.as_str(),
         nodestrap: group.delivery.nodestrap.path.value.as_str(),
         runtime_unit: runtime::unit_name(group.container_runtime.name.value),
@@ -177,55 +175,55 @@ fn kubelet_part<'s>(
         },
     };
     let mut files = vec![
-        File::public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
-        File::secret(required_flag(group, flag)?, credentials),
-        File::unit(KUBELET_UNIT, shared.kubelet_unit.of(unit, kubelet::render_unit)?),
+        public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config))?,
+        secret(required_flag(group, flag)?, credentials)?,
+        unit_file(KUBELET_UNIT, kubelet::render_unit(&kubelet)?)?,
     ];
     // A control plane has the same certificate among its own.
     if group.role.value == Role::Worker {
-        files.push(File::public(AUTHORITY_PATH, authority));
+        files.push(public(AUTHORITY_PATH, authority)?);
     }
-    Ok(Part { files, units: vec![Unit::new(KUBELET_UNIT, Start::AfterGate)] })
+    Ok(Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?] })
 }
 
 /// A bridge on each node: `nodestrap network` configures it once the node has registered and knows its pod CIDRs.
-fn network_part<'s>(
+fn pod_network(
     cluster: &CompleteCluster,
-    group: &'s CompleteGroup,
-    join: &Join,
-    shared: &Shared<'s>,
-) -> Result<Part, RenderError> {
+    group: &CompleteGroup,
+    part: &mut Part,
+) -> Result<Option<bundle::PodNetwork>, RenderError> {
     match cluster.networking.pod_network.value {
-        PodNetwork::None => return Ok(Part::default()),
+        PodNetwork::None => return Ok(None),
         PodNetwork::Bridge => {}
     }
-    let settings = NetworkSettings {
-        bridge: "cni0".to_owned(),
-        cni_config: "/etc/cni/net.d/10-nodestrap.conflist".to_owned(),
-        kubeconfig: join.kubeconfig.clone(),
-        client_certificate: join.client_certificate.clone(),
-        node_name: join.node_name.clone(),
-    };
     let nodestrap = group.delivery.nodestrap.path.value.as_str();
-    let unit = shared.network_unit.of(nodestrap, |nodestrap| network::render_unit(KUBELET_UNIT, nodestrap))?;
-    Ok(Part {
-        files: vec![File::public(NETWORK_SETTINGS_PATH, settings.to_json()), File::unit(NETWORK_UNIT, unit)],
-        units: vec![Unit::new(NETWORK_UNIT, Start::ByOthers)],
-    })
+    part.files.push(unit_file(NETWORK_UNIT, network::render_unit(KUBELET_UNIT, nodestrap)?)?);
+    part.units.push(unit(NETWORK_UNIT, Start::ByOthers)?);
+    Ok(Some(bundle::PodNetwork {
+        bridge: "cni0".to_owned(),
+        cni_config: path("/etc/cni/net.d/10-nodestrap.conflist")?,
+        unit: name(NETWORK_UNIT)?,
+    }))
 }
 
-fn required_programs(cluster: &CompleteCluster, group: &CompleteGroup, identity: &Identity<'_>) -> Vec<String> {
-    let mut programs = vec![group.kubelet.binary.value.to_string()];
+fn required_programs(
+    cluster: &CompleteCluster,
+    group: &CompleteGroup,
+    identity: &Identity<'_>,
+) -> Result<Vec<AbsolutePath>, RenderError> {
+    let mut programs = vec![group.kubelet.binary.value.clone()];
     // Of a bare name only the kubelet's PATH knows where it is.
     if let Identity::Exec(program) = identity
         && program.command.as_str().starts_with('/')
     {
-        programs.push(program.command.to_string());
+        programs.push(path(program.command.as_str())?);
     }
     programs.extend(runtime::required_program(&group.container_runtime));
     if cluster.networking.pod_network.value == PodNetwork::Bridge {
         let folder = &group.container_runtime.cni_binaries.value;
-        programs.extend(network::PLUGINS.map(|plugin| [folder.as_str(), "/", plugin].concat()));
+        for plugin in PLUGINS {
+            programs.push(path(format!("{folder}/{plugin}"))?);
+        }
     }
-    programs
+    Ok(programs)
 }

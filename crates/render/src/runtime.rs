@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use bundle::{AbsolutePath, Archive, File, Package, Runtime, RuntimeSource, Start};
 use serde_json::Value;
-use spec::{CompleteContainerRuntime, ConfigTree, Host, Runtime as RuntimeName, RuntimeSource, WebUrl};
+use spec::{CompleteContainerRuntime, ConfigTree, Host, Runtime as RuntimeName, RuntimeSource as SourceKind, WebUrl};
 
-use crate::bundle::{Archive, File, Package, Part, Runtime, Start, Unit};
 use crate::error::RenderError;
 use crate::kubelet::{leaf_text, object};
-use crate::shared::{Shared, Values};
+use crate::part::{Part, name, public, unit, unit_file};
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
-pub(crate) const CONTAINERD_UNIT: &str = "containerd.service";
+const CONTAINERD_UNIT: &str = "containerd.service";
 const CONTAINERD_CONFIG_PATH: &str = "/etc/containerd/config.toml";
 const CRIO_REGISTRIES_PATH: &str = "/etc/containers/registries.conf.d/90-nodestrap.conf";
 /// Where completion leads containerd to, unless the user did.
@@ -32,42 +32,52 @@ pub(crate) fn unit_name(runtime: RuntimeName) -> &'static str {
 }
 
 /// The runtime's files and its unit.
-pub(crate) fn render_runtime<'s>(
-    runtime: &'s CompleteContainerRuntime,
+pub(crate) fn render_runtime(
+    runtime: &CompleteContainerRuntime,
     mirrors: &BTreeMap<Host, Vec<WebUrl>>,
-    shared: &Shared<'s>,
 ) -> Result<Part, RenderError> {
-    let name = runtime.name.value;
-    let mut part = Part { files: Vec::new(), units: vec![Unit::new(unit_name(name), Start::BeforeGate)] };
-    match name {
+    let own_unit = unit_name(runtime.name.value);
+    let read_at_start = |file: File| Ok::<_, RenderError>(file.read_by([name(own_unit)?]));
+    let mut part = Part { files: Vec::new(), units: vec![unit(own_unit, Start::BeforeGate)?] };
+    match runtime.name.value {
         RuntimeName::Containerd => {
-            let config = shared.runtime_config.of(Values(&runtime.config), |values| render_config(values.0))?;
-            part.files.push(File::public(CONTAINERD_CONFIG_PATH, config));
-            part.files.extend(render_hosts(&runtime.config, mirrors));
-            if runtime.source.value == RuntimeSource::Tree {
-                part.files.push(File::unit(unit_name(name), tree_unit(runtime.binary.value.as_str())?));
+            part.files.push(read_at_start(public(CONTAINERD_CONFIG_PATH, render_config(&runtime.config)?)?)?);
+            // These it reads for each pull.
+            part.files.extend(render_hosts(&runtime.config, mirrors)?);
+            if runtime.source.value == SourceKind::Tree {
+                part.files.push(unit_file(own_unit, tree_unit(runtime.binary.value.as_str())?)?);
             }
         }
-        RuntimeName::CriO => part.files.extend(render_crio_registries(mirrors)),
+        RuntimeName::CriO if mirrors.is_empty() => {}
+        RuntimeName::CriO => {
+            part.files.push(read_at_start(public(CRIO_REGISTRIES_PATH, render_crio_registries(mirrors))?)?);
+        }
         RuntimeName::Docker => {}
     }
     Ok(part)
 }
 
 /// What a node must know to install the runtime; mirrors of files are asked first.
-pub(crate) fn describe(runtime: &CompleteContainerRuntime, mirrors: &[WebUrl]) -> Runtime {
-    Runtime {
-        name: runtime.name.value.as_str().to_owned(),
-        source: runtime.source.value.as_str().to_owned(),
-        archive: runtime.archive.as_ref().map(|archive| Archive {
-            urls: with_mirrors(&archive.value.urls, mirrors),
-            sha256: archive.value.sha256.to_string(),
-        }),
-        package: runtime.package.as_ref().map(|package| Package {
-            name: package.value.name.to_string(),
-            version: package.value.version.to_string(),
-        }),
-    }
+pub(crate) fn describe(runtime: &CompleteContainerRuntime, mirrors: &[WebUrl]) -> Result<Runtime, RenderError> {
+    let archive = || -> Result<Archive, RenderError> {
+        let archive = &runtime.archive.as_ref().ok_or(RenderError::NoArchive)?.value;
+        Ok(Archive { urls: with_mirrors(&archive.urls, mirrors), sha256: archive.sha256.to_string() })
+    };
+    let package = || -> Result<Package, RenderError> {
+        let package = &runtime.package.as_ref().ok_or(RenderError::NoPackage)?.value;
+        Ok(Package { name: package.name.to_string(), version: package.version.to_string() })
+    };
+    Ok(Runtime {
+        name: runtime.name.value,
+        unit: name(unit_name(runtime.name.value))?,
+        source: match runtime.source.value {
+            SourceKind::Preinstalled => RuntimeSource::Preinstalled,
+            SourceKind::Torcx => RuntimeSource::Torcx,
+            SourceKind::Tree => RuntimeSource::Tree(archive()?),
+            SourceKind::Sysext => RuntimeSource::Sysext(archive()?),
+            SourceKind::Package => RuntimeSource::Package(package()?),
+        },
+    })
 }
 
 fn with_mirrors(urls: &[WebUrl], mirrors: &[WebUrl]) -> Vec<String> {
@@ -79,11 +89,11 @@ fn with_mirrors(urls: &[WebUrl], mirrors: &[WebUrl]) -> Vec<String> {
 }
 
 /// What the image must bring of the runtime: nothing, if the bootstrap installs it.
-pub(crate) fn required_program(runtime: &CompleteContainerRuntime) -> Option<String> {
-    (runtime.source.value == RuntimeSource::Preinstalled).then(|| runtime.binary.value.to_string())
+pub(crate) fn required_program(runtime: &CompleteContainerRuntime) -> Option<AbsolutePath> {
+    (runtime.source.value == SourceKind::Preinstalled).then(|| runtime.binary.value.clone())
 }
 
-pub(crate) fn render_config(tree: &ConfigTree) -> Result<Vec<u8>, RenderError> {
+fn render_config(tree: &ConfigTree) -> Result<Vec<u8>, RenderError> {
     let table = table(&object(tree), "")?;
     let body = toml::to_string_pretty(&table).map_err(|source| RenderError::ContainerdToml { source })?;
     Ok([HEADER, &body].concat().into_bytes())
@@ -96,7 +106,7 @@ pub(crate) fn mirrors_folder(tree: &ConfigTree) -> &str {
 }
 
 /// One file for each registry that has mirrors.
-fn render_hosts(tree: &ConfigTree, mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> Vec<File> {
+fn render_hosts(tree: &ConfigTree, mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> Result<Vec<File>, RenderError> {
     let folder = mirrors_folder(tree).trim_end_matches('/');
     let file = |(registry, urls): (&Host, &Vec<WebUrl>)| {
         // The registry of docker.io has a name of its own.
@@ -110,16 +120,13 @@ fn render_hosts(tree: &ConfigTree, mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> Vec
                 text.push_str("override_path = true\n");
             }
         }
-        File::public(format!("{folder}/{registry}/hosts.toml"), text)
+        public(format!("{folder}/{registry}/hosts.toml"), text)
     };
     mirrors.iter().map(file).collect()
 }
 
 /// The same for CRI-O, which reads what podman reads; addresses have no scheme there.
-fn render_crio_registries(mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> Option<File> {
-    if mirrors.is_empty() {
-        return None;
-    }
+fn render_crio_registries(mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> String {
     let mut text = HEADER.to_owned();
     for (index, (registry, urls)) in mirrors.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
@@ -133,7 +140,7 @@ fn render_crio_registries(mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> Option<File>
             }
         }
     }
-    Some(File::public(CRIO_REGISTRIES_PATH, text))
+    text
 }
 
 /// A tree has no unit of its own, unlike a package or an extension.

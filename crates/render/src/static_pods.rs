@@ -5,21 +5,22 @@
 
 use std::collections::BTreeMap;
 
+use bundle::File;
 use spec::{
     CompleteCluster, CompleteDnsController, CompleteEtcd, CompleteGroup, CompleteKubeApiserver,
     CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler, PkiFolder, Role, Setting,
     render_config_yaml,
 };
 
-use crate::bundle::File;
 use crate::error::RenderError;
 use crate::kubelet::leaf_text;
+use crate::part::{public, secret};
 use crate::pod::{Mounts, Pod, Probe, Resources};
 use crate::system::is_red_hat_like;
 
 pub(crate) const KUBERNETES_FOLDER: &str = "/etc/kubernetes";
 pub(crate) const SUPER_ADMIN: &str = "super-admin.conf";
-const MANIFESTS_FOLDER: &str = "/etc/kubernetes/manifests";
+pub(crate) const MANIFESTS_FOLDER: &str = "/etc/kubernetes/manifests";
 
 type Flags = BTreeMap<String, Setting<String>>;
 
@@ -29,8 +30,8 @@ pub(crate) fn render_static_pods(cluster: &CompleteCluster, group: &CompleteGrou
     let mut files = Vec::new();
     let mut pods = Vec::new();
     if group.role.value == Role::ControlPlane {
-        files.extend(pki_files(&cluster.pki.folder.as_ref().ok_or(RenderError::NoPki)?.value));
-        files.extend(scheduler_config(&cluster.kube_scheduler));
+        files.extend(pki_files(&cluster.pki.folder.as_ref().ok_or(RenderError::NoPki)?.value)?);
+        files.extend(scheduler_config(&cluster.kube_scheduler)?);
         pods.extend([
             etcd(&cluster.etcd),
             kube_apiserver(&cluster.kube_apiserver, group),
@@ -40,26 +41,26 @@ pub(crate) fn render_static_pods(cluster: &CompleteCluster, group: &CompleteGrou
         pods.extend(dns_controller(&cluster.dns_controller));
     }
     if let Some(kubeconfig) = &cluster.kube_proxy.kubeconfig {
-        files.extend(kube_proxy_files(&cluster.kube_proxy, kubeconfig.value.0.expose()));
+        files.extend(kube_proxy_files(&cluster.kube_proxy, kubeconfig.value.0.expose())?);
         pods.push(kube_proxy(&cluster.kube_proxy));
     }
     for pod in &pods {
         // Nobody but the kubelet needs to read them, and flags may say more about a cluster than its users should know.
         let path = format!("{}/{}.yaml", folder.trim_end_matches('/'), pod.name());
-        files.push(File { mode: 0o600, ..File::public(path, pod.render()) });
+        files.push(File { mode: 0o600, ..public(path, pod.render())? });
     }
     Ok(files)
 }
 
 /// Keys and kubeconfigs are secrets, certificates and the public key are not. Nothing on a node reads `super-admin.conf`: the
 /// kubelet joins with a copy that has another name, and people have theirs.
-pub(crate) fn pki_files(folder: &PkiFolder) -> Vec<File> {
+fn pki_files(folder: &PkiFolder) -> Result<Vec<File>, RenderError> {
     let file = |(name, content): (&&str, &spec::Secret)| {
         let content = content.expose().as_bytes();
         match name.rsplit_once('.').map_or("", |(_, suffix)| suffix) {
-            "conf" => File::secret(format!("{KUBERNETES_FOLDER}/{name}"), content),
-            "crt" | "pub" => File::public(format!("{KUBERNETES_FOLDER}/pki/{name}"), content),
-            _ => File::secret(format!("{KUBERNETES_FOLDER}/pki/{name}"), content),
+            "conf" => secret(format!("{KUBERNETES_FOLDER}/{name}"), content),
+            "crt" | "pub" => public(format!("{KUBERNETES_FOLDER}/pki/{name}"), content),
+            _ => secret(format!("{KUBERNETES_FOLDER}/pki/{name}"), content),
         }
     };
     folder.files().iter().filter(|(name, _)| **name != SUPER_ADMIN).map(file).collect()
@@ -134,10 +135,10 @@ fn kube_scheduler(scheduler: &CompleteKubeScheduler) -> Pod<'_> {
 const CLIENT_KUBECONFIG: &[&str] = &["clientConnection", "kubeconfig"];
 
 /// Only if the scheduler is told of it.
-fn scheduler_config(scheduler: &CompleteKubeScheduler) -> Option<File> {
-    let path = &scheduler.flags.get("config")?.value;
+fn scheduler_config(scheduler: &CompleteKubeScheduler) -> Result<Option<File>, RenderError> {
+    let Some(path) = scheduler.flags.get("config").map(|flag| flag.value.as_str()) else { return Ok(None) };
     let content = render_config_yaml("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration", &scheduler.config);
-    Some(File::public(path.as_str(), content))
+    public(path, content).map(Some)
 }
 
 /// Its credentials, if any, are files that its command names.
@@ -169,16 +170,16 @@ fn kube_proxy(proxy: &CompleteKubeProxy) -> Pod<'_> {
     pod
 }
 
-fn kube_proxy_files(proxy: &CompleteKubeProxy, kubeconfig: &str) -> Vec<File> {
+fn kube_proxy_files(proxy: &CompleteKubeProxy, kubeconfig: &str) -> Result<Vec<File>, RenderError> {
     let mut files = Vec::new();
     if let Some(path) = leaf_text(&proxy.config, CLIENT_KUBECONFIG) {
-        files.push(File::secret(path, kubeconfig));
+        files.push(secret(path, kubeconfig)?);
     }
     if let Some(path) = proxy.flags.get("config") {
         let content = render_config_yaml("kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration", &proxy.config);
-        files.push(File::public(path.value.as_str(), content));
+        files.push(public(path.value.as_str(), content)?);
     }
-    files
+    Ok(files)
 }
 
 fn command(program: &str, flags: &Flags) -> Vec<String> {

@@ -3,22 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use bundle::{File, KERNEL_UNIT, Start, TIME_UNITS, TRUST_UNIT};
 use spec::{
     CompleteCluster, CompleteGroup, CompleteProxy, CompleteTrust, Host, Keyring, Line, ModuleName, Os, SysctlName,
     TrustedAuthority,
 };
 
-use crate::bundle::{File, Part, Start, Unit};
 use crate::error::RenderError;
 use crate::kubelet::KUBELET_UNIT;
+use crate::part::{Part, name, public, unit, unit_file};
 use crate::runtime;
-use crate::shared::Shared;
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
-pub(crate) const TRUST_UNIT: &str = "nodestrap-trust.service";
-/// The time clients of systems like Red Hat's, and of all others.
-pub(crate) const TIME_UNITS: [&str; 2] = ["chronyd.service", "systemd-timesyncd.service"];
-pub(crate) const KERNEL_UNIT: &str = "nodestrap-kernel.service";
 /// What nodestrap needs: a kernel that lacks it does not stop the boot.
 const OWN_SYSCTLS_PATH: &str = "/etc/sysctl.d/90-nodestrap.conf";
 /// What the user asks for, which wins.
@@ -35,60 +31,55 @@ const OWN_MODULES: [&str; 2] = ["br_netfilter", "overlay"];
 /// Everything of this module, with its units in the order in which they are started: trust, kernel, time.
 ///
 /// `proxied` are the units that reach out, besides the runtime's.
-pub(crate) fn render_system<'s>(
-    cluster: &'s CompleteCluster,
-    group: &'s CompleteGroup,
+pub(crate) fn render_system(
+    cluster: &CompleteCluster,
+    group: &CompleteGroup,
     proxied: &[&str],
-    shared: &Shared<'s>,
 ) -> Result<Part, RenderError> {
     let runtime_unit = runtime::unit_name(group.container_runtime.name.value);
     let mut part = render_trust(&cluster.trust, group.os.value, runtime_unit)?;
-    let kernel = Kernel { sysctls: &group.sysctls.value, modules: &group.kernel_modules.value, runtime_unit };
-    part.add(shared.kernel.of(kernel, render_kernel)?);
+    part.add(render_kernel(&group.sysctls.value, &group.kernel_modules.value, runtime_unit)?);
     part.add(render_time(&cluster.ntp_servers.value, group.os.value)?);
     part.files.extend(render_proxy(&cluster.proxy, &[&[runtime_unit], proxied].concat())?);
     Ok(part)
-}
-
-/// What is asked of the kernel, and before which unit of a runtime.
-#[derive(PartialEq)]
-pub(crate) struct Kernel<'s> {
-    sysctls: &'s BTreeMap<SysctlName, Line>,
-    modules: &'s [ModuleName],
-    runtime_unit: &'static str,
 }
 
 /// Kernel modules, then kernel parameters, some of which a module brings; both before the runtime.
 ///
 /// What nodestrap asks for may be built into the kernel, or not be needed there: only the user's word is law. Which is
 /// which is told by what it says, not by who wrote it down, so that a completed spec renders as it did before.
-fn render_kernel(Kernel { sysctls, modules, runtime_unit }: &Kernel<'_>) -> Result<Part, RenderError> {
+fn render_kernel(
+    sysctls: &BTreeMap<SysctlName, Line>,
+    modules: &[ModuleName],
+    runtime_unit: &str,
+) -> Result<Part, RenderError> {
     let mut part = Part::default();
     let mut commands = Vec::new();
-    let mut add = |failure, program, path, lines: Vec<String>| {
+    let mut add = |failure, program, path, lines: Vec<String>| -> Result<(), RenderError> {
         if !lines.is_empty() {
             commands.push((failure, program, path));
-            part.files.push(File::public(path, [HEADER, &lines.concat()].concat()));
+            part.files.push(public(path, [HEADER, &lines.concat()].concat())?.read_by([name(KERNEL_UNIT)?]));
         }
+        Ok(())
     };
     let line = |module: &&ModuleName| format!("{module}\n");
     let (ours, theirs): (Vec<&ModuleName>, Vec<_>) =
         modules.iter().partition(|module| OWN_MODULES.contains(&module.as_str()));
     let program = "/lib/systemd/systemd-modules-load";
-    add(Failure::Ignored, program, OWN_MODULES_PATH, ours.iter().map(line).collect());
-    add(Failure::Counts, program, USER_MODULES_PATH, theirs.iter().map(line).collect());
+    add(Failure::Ignored, program, OWN_MODULES_PATH, ours.iter().map(line).collect())?;
+    add(Failure::Counts, program, USER_MODULES_PATH, theirs.iter().map(line).collect())?;
     let line = |(name, value): &(&SysctlName, &Line)| format!("{name} = {value}\n");
     let (ours, theirs): (Vec<_>, Vec<_>) =
         sysctls.iter().partition(|(name, value)| OWN_SYSCTLS.contains(&(name.as_str(), value.as_str())));
     // Two files and not a dash before each line, which systemd before 243 takes for a part of the name.
     let program = "/lib/systemd/systemd-sysctl";
-    add(Failure::Ignored, program, OWN_SYSCTLS_PATH, ours.iter().map(line).collect());
-    add(Failure::Counts, program, USER_SYSCTLS_PATH, theirs.iter().map(line).collect());
+    add(Failure::Ignored, program, OWN_SYSCTLS_PATH, ours.iter().map(line).collect())?;
+    add(Failure::Counts, program, USER_SYSCTLS_PATH, theirs.iter().map(line).collect())?;
     if commands.is_empty() {
         return Ok(part);
     }
-    part.files.push(File::unit(KERNEL_UNIT, render_kernel_unit(&commands, runtime_unit)?));
-    part.units.push(Unit::new(KERNEL_UNIT, Start::BeforeGate));
+    part.files.push(unit_file(KERNEL_UNIT, render_kernel_unit(&commands, runtime_unit)?)?);
+    part.units.push(unit(KERNEL_UNIT, Start::BeforeGate)?);
     Ok(part)
 }
 
@@ -117,7 +108,7 @@ fn render_proxy(proxy: &CompleteProxy, units: &[&str]) -> Result<Vec<File>, Rend
     let section =
         variables.iter().fold(Section::new("Service"), |section, (name, value)| section.environment(name, value));
     let content = UnitFile::new(vec![section]).render()?;
-    Ok(units.iter().map(|unit| File::unit(&format!("{unit}.d/10-proxy.conf"), content.clone())).collect())
+    units.iter().map(|unit| unit_file(&format!("{unit}.d/10-proxy.conf"), content.clone())).collect()
 }
 
 /// In both spellings, because programs differ in which one they read. Empty without a proxy.
@@ -150,7 +141,7 @@ fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
     if servers.is_empty() {
         return Ok(Part::default());
     }
-    let (path, text, unit) = if is_red_hat_like(os) {
+    let (path, text, client) = if is_red_hat_like(os) {
         // Written whole: not every system's file reads a folder of additions.
         let mut text = HEADER.to_owned();
         for server in servers {
@@ -174,7 +165,8 @@ fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
         let text = format!("{HEADER}[Time]\nNTP={}\n", names.join(" "));
         ("/etc/systemd/timesyncd.conf.d/90-nodestrap.conf", text, TIME_UNITS[1])
     };
-    Ok(Part { files: vec![File::public(path, text)], units: vec![Unit::new(unit, Start::BeforeGate)] })
+    let files = vec![public(path, text)?.read_by([name(client)?])];
+    Ok(Part { files, units: vec![unit(client, Start::BeforeGate)?] })
 }
 
 /// An IPv6 address without its brackets, which no time client takes.
@@ -189,7 +181,9 @@ fn host_and_port(server: &Host) -> (&str, Option<&str>) {
 /// Certificate authorities where the system looks for them, and the keyrings that nodestrap itself reads.
 fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Part, RenderError> {
     let mut part = Part::default();
-    part.files.extend(trust.keyrings.value.iter().map(keyring));
+    for keyring in &trust.keyrings.value {
+        part.files.push(render_keyring(keyring)?);
+    }
     let authorities = &trust.certificate_authorities.value;
     if authorities.is_empty() {
         return Ok(part);
@@ -201,11 +195,14 @@ fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Par
             ("/etc/pki/ca-trust/source/anchors", "pem", "/usr/bin/update-ca-trust", &["extract"])
         }
     };
+    // The system takes them over when the unit runs, and a runtime reads that when it starts.
+    let readers = [name(TRUST_UNIT)?, name(runtime_unit)?];
     let file = |authority: &TrustedAuthority| {
-        File::public(format!("{folder}/nodestrap-{}.{suffix}", authority.name), authority.certificate.as_str())
+        let path = format!("{folder}/nodestrap-{}.{suffix}", authority.name);
+        Ok(public(path, authority.certificate.as_str())?.read_by(readers.clone()))
     };
-    part.files.extend(authorities.iter().map(file));
-    let unit = UnitFile::new(vec![
+    part.files.extend(authorities.iter().map(file).collect::<Result<Vec<_>, RenderError>>()?);
+    let service = UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "Certificate authorities that this node trusts besides those of its image")
             // A runtime reads them when it starts.
@@ -217,11 +214,11 @@ fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Par
         ),
         Section::new("Install").text("WantedBy", "multi-user.target"),
     ]);
-    part.files.push(File::unit(TRUST_UNIT, unit.render()?));
-    part.units.push(Unit::new(TRUST_UNIT, Start::BeforeGate));
+    part.files.push(unit_file(TRUST_UNIT, service.render()?)?);
+    part.units.push(unit(TRUST_UNIT, Start::BeforeGate)?);
     Ok(part)
 }
 
-fn keyring(keyring: &Keyring) -> File {
-    File::public(format!("/etc/nodestrap/keyrings/{}.asc", keyring.name), keyring.keys.0.as_bytes())
+fn render_keyring(keyring: &Keyring) -> Result<File, RenderError> {
+    public(format!("/etc/nodestrap/keyrings/{}.asc", keyring.name), keyring.keys.0.as_bytes())
 }

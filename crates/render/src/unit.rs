@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::check::validate_path;
+use bundle::AbsolutePath;
+
 use crate::error::RenderError;
 
 pub(crate) struct UnitFile<'a> {
@@ -224,7 +225,7 @@ fn write_escaped(value: &str, dollar: Dollar, text: &mut String) {
 /// two sets of rules, a path that would need it is refused.
 fn validate_program(path: &str) -> Result<(), RenderError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+@%:,=~-".contains(&byte);
-    if validate_path(path).is_ok() && path.bytes().all(plain) {
+    if AbsolutePath::new(path).is_ok() && path.bytes().all(plain) {
         return Ok(());
     }
     Err(RenderError::ProgramPath { path: path.to_owned() })

@@ -142,12 +142,12 @@ impl<'a> Drafts<'a> {
         }
     }
 
-    pub(crate) fn value<T: FromStr<Err = Invalid>>(&self, node: &Node) -> Option<T> {
+    pub(crate) fn value<T: FromStr<Err: Into<Invalid>>>(&self, node: &Node) -> Option<T> {
         let text = self.scalar(node)?;
         if syntax::has_password(text) {
             self.hide(node.span);
         }
-        self.checked(node, text.parse()).filter(|_| self.is_text(node))
+        self.checked(node, text.parse().map_err(T::Err::into)).filter(|_| self.is_text(node))
     }
 
     pub(crate) fn checked<T>(&self, node: &Node, result: Result<T, Invalid>) -> Option<T> {

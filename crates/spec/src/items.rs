@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::contents::{HookText, PublicKeys, UnitText};
 use crate::record::{Context, Place, SpecValue, item};
-use crate::secret::Secret;
 use crate::syntax;
 use crate::texts::{
     ADDRESS, AbsolutePath, Duration, Image, Line, MediaType, NETWORK, Name, Sha256, UnitName, VariableName, WebUrl,
 };
 use crate::tree::{Kind, Node};
+use crate::values::Secret;
 use crate::values::{
     BootstrapToken, CertificatePem, HookSlot, Invalid, Necessity, REDACTED, Taint, TaintEffect, family,
 };

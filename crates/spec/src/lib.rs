@@ -31,7 +31,6 @@ mod reach;
 mod record;
 mod resolve;
 mod schema;
-mod secret;
 mod source;
 mod syntax;
 mod texts;
@@ -65,7 +64,6 @@ pub use mistake::{Colour, Mistake, render_mistakes};
 pub use origin::{Origin, Position, Setting};
 pub use resolve::{Parsed, parse};
 pub use schema::json_schema;
-pub use secret::Secret;
 pub use source::Source;
 pub use texts::{
     AbsolutePath, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry,
@@ -75,7 +73,7 @@ pub use tree::read_yaml;
 pub use values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
     HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED, Reservation,
-    Role, Runtime, RuntimeSource, Taint, TaintEffect,
+    Role, Runtime, RuntimeSource, Secret, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
 pub use yaml::{render_config_yaml, render_yaml, write_yaml};

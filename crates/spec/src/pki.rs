@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::document::FileReference;
 use crate::origin::Origin;
 use crate::record::{Context, SpecValue};
-use crate::secret::Secret;
 use crate::tree::Node;
 use crate::values::Invalid;
+use crate::values::Secret;
 use crate::view::Look;
 
 /// What a control plane needs, by the names that kubeadm made common.

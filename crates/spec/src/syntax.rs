@@ -432,14 +432,10 @@ pub(crate) fn validate_sha512(text: &str) -> Result<(), Invalid> {
 
 /// systemd's rule, for the kinds of unit that nodestrap starts.
 pub(crate) fn validate_unit_name(text: &str) -> Result<(), Invalid> {
-    const SUFFIXES: [&str; 6] = [".service", ".socket", ".target", ".timer", ".mount", ".path"];
-    let stem = SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix));
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\@-".contains(&byte);
-    match stem {
-        Some(stem) if !stem.is_empty() && text.len() < 256 && stem.bytes().all(allowed) => Ok(()),
-        _ => Err(Invalid::new(format!("\"{text}\" is not the name of a unit"))
-            .advise(format!("a name and one of {}", SUFFIXES.join(", ")))),
-    }
+    bundle::UnitName::new(text).map(drop).map_err(|_| {
+        Invalid::new(format!("\"{text}\" is not the name of a unit"))
+            .advise(format!("a name and one of {}", bundle::UNIT_SUFFIXES.join(", ")))
+    })
 }
 
 pub(crate) fn validate_variable_name(text: &str) -> Result<(), Invalid> {

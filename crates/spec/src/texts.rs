@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+pub use bundle::{AbsolutePath, UnitName};
 use serde_json::{Value, json};
 
 use crate::config::is_canonical_int;
@@ -70,8 +71,6 @@ macro_rules! checked_texts {
 }
 
 checked_texts!(
-    /// An absolute path on the node.
-    AbsolutePath(syntax::validate_absolute_path, "/usr/bin/kubelet", "^(/[A-Za-z0-9_.+@,=:-]+)+$"),
     /// An image with a tag or a digest.
     Image(syntax::validate_image, "registry.k8s.io/pause:3.10.2", "^[A-Za-z0-9._:/@\\[\\]-]+[:@][A-Za-z0-9._:-]+$"),
     /// A registry of images, with folders if need be.
@@ -96,12 +95,6 @@ checked_texts!(
     Sha512(syntax::validate_sha512, "cf83e135…", "^[0-9a-f]{128}$"),
     /// A duration as Go writes it.
     Duration(syntax::validate_go_duration, "5m0s", DURATION),
-    /// The name of a systemd unit.
-    UnitName(
-        syntax::validate_unit_name,
-        "node-exporter.service",
-        "^[A-Za-z0-9:_.\\\\@-]+\\.(service|socket|target|timer|mount|path)$"
-    ),
     /// The name of an environment variable.
     VariableName(syntax::validate_variable_name, "HTTP_PROXY", "^[A-Za-z_][A-Za-z0-9_]*$"),
     /// The name of a kernel parameter.
@@ -116,6 +109,34 @@ checked_texts!(
     HeaderName(syntax::validate_header_name, "Authorization", "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
     /// A media type.
     MediaType(syntax::validate_media_type, "text/x-shellscript", "^[A-Za-z0-9.+_-]+/[A-Za-z0-9.+_-]+$"),
+);
+
+/// Names that a bundle has, too; a spec is stricter about some, and says what to write instead.
+macro_rules! names_of_a_bundle {
+    ($($name:ty: $check:path => $example:literal, $pattern:expr);+ $(;)?) => {
+        $(
+            impl SpecValue for $name {
+                fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
+                    let text = context.drafts.valid_text(node, $check)?;
+                    context.drafts.checked(node, Self::new(text).map_err(Invalid::from))
+                }
+
+                fn to_json(&self, _: Look) -> Value {
+                    Value::from(self.as_str())
+                }
+
+                fn schema() -> Value {
+                    text_schema($example, $pattern)
+                }
+            }
+        )+
+    };
+}
+
+names_of_a_bundle!(
+    AbsolutePath: syntax::validate_absolute_path => "/usr/bin/kubelet", "^(/[A-Za-z0-9_.+@,=:-]+)+$";
+    UnitName: syntax::validate_unit_name =>
+        "node-exporter.service", "^[A-Za-z0-9:_.\\\\@-]+\\.(service|socket|target|timer|mount|path)$";
 );
 
 text_value!(

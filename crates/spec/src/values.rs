@@ -4,7 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use crate::secret::Secret;
+use bundle::{InvalidName, UnknownWord};
+pub use bundle::{
+    Layout, Necessity, Os, Provider, Role, RuntimeName as Runtime, Secret, Slot as HookSlot,
+    SourceKind as RuntimeSource,
+};
+
 use crate::syntax;
 
 /// Why a text is not a value of the wanted type. Neither part ever repeats a secret.
@@ -23,6 +28,19 @@ impl Invalid {
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
+    }
+}
+
+/// Words that a bundle has, too.
+impl From<UnknownWord> for Invalid {
+    fn from(unknown: UnknownWord) -> Self {
+        syntax::unknown_choice(&unknown.text, &unknown.known)
+    }
+}
+
+impl From<InvalidName> for Invalid {
+    fn from(invalid: InvalidName) -> Self {
+        Self::new(invalid.to_string())
     }
 }
 
@@ -79,6 +97,29 @@ impl DomainName {
     }
 }
 
+/// How a user writes one word of several.
+macro_rules! words_of_a_spec {
+    ($($name:ty),+ $(,)?) => {
+        $(
+            impl crate::record::SpecValue for $name {
+                fn decode<'n>(context: crate::record::Context<'n>, node: &'n crate::tree::Node) -> Option<Self> {
+                    context.drafts.value(node)
+                }
+
+                fn to_json(&self, _: crate::view::Look) -> serde_json::Value {
+                    self.as_str().into()
+                }
+
+                fn schema() -> serde_json::Value {
+                    serde_json::json!({ "enum": Self::ALL.iter().map(|choice| choice.as_str()).collect::<Vec<_>>() })
+                }
+            }
+        )+
+    };
+}
+
+words_of_a_spec!(Layout, Necessity, Os, Provider, Role, Runtime, HookSlot, RuntimeSource);
+
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -97,19 +138,7 @@ macro_rules! choice {
             }
         }
 
-        impl crate::record::SpecValue for $name {
-            fn decode<'n>(context: crate::record::Context<'n>, node: &'n crate::tree::Node) -> Option<Self> {
-                context.drafts.value(node)
-            }
-
-            fn to_json(&self, _: crate::view::Look) -> serde_json::Value {
-                self.as_str().into()
-            }
-
-            fn schema() -> serde_json::Value {
-                serde_json::json!({ "enum": Self::ALL.iter().map(|choice| choice.as_str()).collect::<Vec<_>>() })
-            }
-        }
+        words_of_a_spec!($name);
 
         impl FromStr for $name {
             type Err = Invalid;
@@ -137,71 +166,6 @@ choice!(
         Bridge = "bridge",
         /// Nothing is configured: a CNI DaemonSet brings the network.
         None = "none",
-    }
-);
-choice!(
-    /// What the nodes of a group are for.
-    Role {
-        ControlPlane = "control-plane",
-        Worker = "worker",
-    }
-);
-choice!(
-    /// The operating system of a node.
-    Os {
-        Flatcar = "flatcar",
-        ContainerLinux = "container-linux",
-        Debian = "debian",
-        Ubuntu = "ubuntu",
-        Al2 = "al2",
-        Al2023 = "al2023",
-        Rhel = "rhel",
-        Rhcos = "rhcos",
-    }
-);
-choice!(
-    /// Who runs the machines.
-    Provider {
-        Aws = "aws",
-        Gce = "gce",
-        Azure = "azure",
-        Openstack = "openstack",
-        Metal = "metal",
-    }
-);
-choice!(
-    /// Under which paths and names the files of a node lie.
-    Layout {
-        /// nodestrap's own.
-        Nodestrap = "nodestrap",
-        /// Those of eksctl's node bootstrap: `/etc/eksctl`.
-        Eksctl = "eksctl",
-        /// Those of Tectonic: the kubelet in a wrapper, bootkube, torcx.
-        Tectonic = "tectonic",
-    }
-);
-choice!(
-    /// Where the container runtime comes from.
-    RuntimeSource {
-        /// An addon of Container Linux.
-        Torcx = "torcx",
-        /// A system extension image.
-        Sysext = "sysext",
-        /// A versioned folder under `/opt` with an atomic link.
-        Tree = "tree",
-        /// A package of the distribution.
-        Package = "package",
-        /// It is part of the image.
-        Preinstalled = "preinstalled",
-    }
-);
-choice!(
-    /// Which container runtime a node runs.
-    Runtime {
-        Containerd = "containerd",
-        CriO = "cri-o",
-        /// Of the era before the kubelet lost its Docker client.
-        Docker = "docker",
     }
 );
 choice!(
@@ -242,24 +206,6 @@ choice!(
         /// By the size of the machine, where the instance type is known.
         Auto = "auto",
         None = "none",
-    }
-);
-choice!(
-    /// When a hook runs, seen from a step of the bootstrap.
-    HookSlot {
-        BeforeFiles = "before-files",
-        AfterFiles = "after-files",
-        BeforeRuntime = "before-runtime",
-        AfterRuntime = "after-runtime",
-        BeforeKubelet = "before-kubelet",
-        AfterKubelet = "after-kubelet",
-    }
-);
-choice!(
-    /// What a hook that fails does to the bootstrap.
-    Necessity {
-        Required = "required",
-        Optional = "optional",
     }
 );
 choice!(

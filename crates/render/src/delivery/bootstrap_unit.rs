@@ -1,9 +1,8 @@
 //! `k8s-node-bootstrap.service`, for machines whose image does not bring it.
 
-use crate::check::validate_path;
-use crate::error::RenderError;
+use bundle::AbsolutePath;
 
-pub const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
+use crate::error::RenderError;
 
 /// The unit as packages install it; one text for both, so that they cannot drift apart.
 const SHIPPED: &str = include_str!("../../../../dist/systemd/k8s-node-bootstrap.service");
@@ -15,7 +14,7 @@ const SHIPPED_BINARY: &str = "/usr/bin/nodestrap";
 pub fn bootstrap_unit(nodestrap_path: &str) -> Result<String, RenderError> {
     // What needs no escaping in a unit, in JSON or in a command line.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
-    if validate_path(nodestrap_path).is_err() || !nodestrap_path.bytes().all(plain) {
+    if AbsolutePath::new(nodestrap_path).is_err() || !nodestrap_path.bytes().all(plain) {
         return Err(RenderError::ProgramPath { path: nodestrap_path.to_owned() });
     }
     Ok(SHIPPED.replace(SHIPPED_BINARY, nodestrap_path))

@@ -5,20 +5,20 @@
 
 use data_encoding::BASE64;
 
-use crate::bundle::{BUNDLE_PATH, Bundle};
-use crate::check::Places;
+use bundle::{BUNDLE_PATH, Bundle, Digest};
+
 use crate::delivery::gzip;
 use crate::error::RenderError;
 
 /// The `#cloud-config` document. It holds the bundle's secrets; its length is what the 16 KiB of some clouds limit.
 pub fn cloud_config(bundle: &Bundle) -> Result<String, RenderError> {
-    bundle.validate(Places::New).map_err(|problem| RenderError::Bundle { problem })?;
+    bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     let digest = bundle.digest();
-    Ok(render(bundle, &digest, bundle.to_json_with(&digest).as_bytes()))
+    Ok(render(bundle, &digest, bundle.to_json().as_bytes()))
 }
 
 /// The document that puts `payload`, the bundle of this digest or a stub of it, into its place.
-pub(crate) fn render(bundle: &Bundle, digest: &str, payload: &[u8]) -> String {
+pub(crate) fn render(bundle: &Bundle, digest: &Digest, payload: &[u8]) -> String {
     let content = BASE64.encode(&gzip::compress(payload));
     format!(
         "#cloud-config\n\

@@ -4,13 +4,12 @@
 //! same, but every file names its file system, only SHA-512 is known, and a `data` URL must not be compressed: its
 //! validator takes that, and the machine then does not boot.
 
+use bundle::{BOOTSTRAP_UNIT, BUNDLE_PATH, UserDataPart, json};
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-use crate::bundle::BUNDLE_PATH;
-use crate::delivery::{Assembly, BOOTSTRAP_UNIT, Delivery, Installation, UserDataPart, bootstrap_unit, gzip};
+use crate::delivery::{Assembly, Delivery, Installation, bootstrap_unit, gzip};
 use crate::error::RenderError;
-use crate::json;
 
 /// The content type of Ignition configs.
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.coreos.ignition+json";

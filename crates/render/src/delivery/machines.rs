@@ -7,13 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use bundle::{json, sha256_hex};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::content::sha256_hex;
 use crate::delivery::UserData;
 use crate::error::RenderError;
-use crate::json;
 
 /// Digits of the digest in the name of a template.
 const NAME_DIGITS: usize = 12;

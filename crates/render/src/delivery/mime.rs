@@ -6,18 +6,13 @@
 //! cloud-init decodes the message as UTF-8 and gives 8-bit text on as something else, so every byte here is ASCII. Lines
 //! end with a bare newline: its parser takes both, and a carriage return would end up in scripts.
 
+use bundle::{BUNDLE_TYPE, Digest, INSTALL_TYPE, UserDataPart, json, sha256_hex};
 use data_encoding::BASE64;
 use serde_json::json;
 
-use crate::content::sha256_hex;
-use crate::delivery::{Assembly, Delivery, Installation, UserDataPart, bootstrap_unit, gzip};
+use crate::delivery::{Assembly, Delivery, Installation, bootstrap_unit, gzip};
 use crate::error::RenderError;
-use crate::json;
 
-/// What is to be installed: JSON with `urls`, `sha256`, `path` and the text of the `unit`.
-pub const INSTALL_TYPE: &str = "application/vnd.nodestrap.install+json";
-/// The bundle or a stub in its place, as gzip.
-pub const BUNDLE_TYPE: &str = "application/vnd.nodestrap.bundle+json";
 /// The Python that cloud-init runs for both.
 pub const PART_HANDLER: &str = include_str!("part_handler.py");
 
@@ -25,7 +20,7 @@ const BASE64_COLUMNS: usize = 76;
 /// RFC 5322 asks for no more than this in a line.
 const MAX_LINE: usize = 998;
 
-pub(crate) fn assemble(delivery: &Delivery<'_>, digest: &str, payload: &[u8]) -> Result<Assembly, RenderError> {
+pub(crate) fn assemble(delivery: &Delivery<'_>, digest: &Digest, payload: &[u8]) -> Result<Assembly, RenderError> {
     let mut parts = vec![encode("nodestrap.py", "text/part-handler", PART_HANDLER.as_bytes())];
     if let Installation::Download { urls, sha256, proxy, .. } = delivery.installation {
         let mut order = json!({
@@ -131,8 +126,7 @@ fn validate(part: &UserDataPart) -> Result<(), RenderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::BUNDLE_PATH;
-    use crate::delivery::BOOTSTRAP_UNIT;
+    use bundle::{BOOTSTRAP_UNIT, BUNDLE_PATH};
 
     #[test]
     fn the_handler_knows_the_same_names() {

@@ -2,7 +2,7 @@
 //!
 //! Inputs: a [`Bundle`], and how nodestrap itself gets onto the machine ([`Installation`]). Outputs: the bytes of the user
 //! data with their digest ([`user_data`]), and the documents with which a provider starts machines that carry it
-//! ([`machines`]). The way back, from user data to bundle, is [`read_user_data`].
+//! ([`machines`]). The way back, from user data to bundle, is [`bundle::read_user_data`].
 //!
 //! | format | installs nodestrap | carries additional parts | whole user data as gzip |
 //! |---|---|---|---|
@@ -16,21 +16,16 @@ mod gzip;
 mod ignition;
 pub mod machines;
 mod mime;
-mod read;
 
 use std::fmt;
 
-use crate::bundle::Bundle;
-use crate::check::Places;
-use crate::content::sha256_hex;
-use crate::error::RenderError;
-use crate::stub::{Stub, validate_url};
+use bundle::{Bundle, Digest, File, Stub, UserDataPart, is_lower_hex, validate_url};
 
-pub use bootstrap_unit::{BOOTSTRAP_UNIT, bootstrap_unit};
+use crate::error::RenderError;
+
+pub use bootstrap_unit::bootstrap_unit;
 pub use cloud_config::cloud_config;
-pub use mime::{BUNDLE_TYPE, INSTALL_TYPE, PART_HANDLER};
-pub(crate) use read::read_additional_parts;
-pub use read::{MAX_USER_DATA_BYTES, UserDataError, read_user_data};
+pub use mime::PART_HANDLER;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -85,14 +80,6 @@ impl Proxy {
     }
 }
 
-/// User data of one's own, delivered after nodestrap's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserDataPart {
-    pub name: String,
-    pub content_type: String,
-    pub content: Vec<u8>,
-}
-
 /// Where bundles lie that are too large for user data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
@@ -125,14 +112,14 @@ pub struct Delivery<'a> {
 pub struct UserData {
     pub bytes: Vec<u8>,
     pub media_type: &'static str,
-    /// `sha256:` and the SHA-256 of `bytes`.
-    pub digest: String,
+    /// Of `bytes`.
+    pub digest: Digest,
     /// What it is made of and how many bytes each takes, before the whole is compressed.
     pub parts: Vec<(String, usize)>,
     pub carries: Carries,
 }
 
-/// What lies at [`crate::BUNDLE_PATH`] once the user data has arrived.
+/// What lies at [`bundle::BUNDLE_PATH`] once the user data has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carries {
     Bundle,
@@ -143,10 +130,10 @@ pub enum Carries {
 /// The user data of a group of machines. If the whole bundle is more than the provider takes, a stub goes in its place,
 /// given a store; without one that is an error which names the largest parts.
 pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, RenderError> {
-    delivery.bundle.validate(Places::New).map_err(|problem| RenderError::Bundle { problem })?;
+    delivery.bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     validate_installation(delivery.installation)?;
     let digest = delivery.bundle.digest();
-    let json = delivery.bundle.to_json_with(&digest);
+    let json = delivery.bundle.to_json();
     let whole = assemble(format, delivery, &digest, json.as_bytes(), Carries::Bundle)?;
     let Some(limit) = delivery.provider.limit().filter(|limit| whole.bytes.len() > *limit) else {
         return Ok(whole);
@@ -174,7 +161,7 @@ pub(crate) struct Assembly {
 fn assemble(
     format: Format,
     delivery: &Delivery<'_>,
-    digest: &str,
+    digest: &Digest,
     payload: &[u8],
     carries: Carries,
 ) -> Result<UserData, RenderError> {
@@ -190,11 +177,11 @@ fn assemble(
     } else {
         (assembly.bytes, assembly.media_type)
     };
-    let digest = format!("sha256:{}", sha256_hex(&bytes));
+    let digest = Digest::of(&bytes);
     Ok(UserData { bytes, media_type, digest, parts: assembly.parts, carries })
 }
 
-fn assemble_cloud_config(delivery: &Delivery<'_>, digest: &str, payload: &[u8]) -> Result<Assembly, RenderError> {
+fn assemble_cloud_config(delivery: &Delivery<'_>, digest: &Digest, payload: &[u8]) -> Result<Assembly, RenderError> {
     if matches!(delivery.installation, Installation::Download { .. }) {
         return Err(RenderError::InstallationNeedsMime);
     }
@@ -267,21 +254,19 @@ fn validate_installation(installation: &Installation) -> Result<(), RenderError>
             return refuse(problem);
         }
     }
-    if !is_hex(sha256, 64) {
+    if !is_lower_hex(sha256, 64) {
         return refuse("needs a SHA-256 of 64 lower-case hexadecimal digits");
     }
     match sha512 {
-        Some(digest) if !is_hex(digest, 128) => refuse("has a SHA-512 that is not 128 lower-case hexadecimal digits"),
+        Some(digest) if !is_lower_hex(digest, 128) => {
+            refuse("has a SHA-512 that is not 128 lower-case hexadecimal digits")
+        }
         _ => Ok(()),
     }
 }
 
-fn is_hex(text: &str, digits: usize) -> bool {
-    text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-}
-
 /// Names what is worth making smaller: the parts of the user data, and the files of the bundle in it.
-fn too_large(delivery: &Delivery<'_>, limit: usize, data: &UserData, files: &[crate::File]) -> RenderError {
+fn too_large(delivery: &Delivery<'_>, limit: usize, data: &UserData, files: &[File]) -> RenderError {
     const NAMED: usize = 3;
     let largest = |mut sizes: Vec<(String, usize)>| {
         sizes.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
@@ -291,7 +276,7 @@ fn too_large(delivery: &Delivery<'_>, limit: usize, data: &UserData, files: &[cr
     };
     let mut parts = largest(data.parts.clone());
     if !files.is_empty() {
-        let files = files.iter().map(|file| (file.path.clone(), file.content.len())).collect();
+        let files = files.iter().map(|file| (file.path.to_string(), file.content.len())).collect();
         parts.push_str(&format!("; in the bundle {}", largest(files)));
     }
     RenderError::UserDataTooLarge {

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_json::json;
+use bundle::{BOOTSTRAP_UNIT, Bundle, EKSCTL_GATE_PATH as GATE_PATH, Gate, GateFact, MAX_PODS_MAP_PATH, Snap, Start};
 use spec::{
     CompleteContainerRuntime, CompleteGroup, CompleteNodeGroup, CompleteSpec, ConfigNode, KubeVersion, MaxPods, Origin,
     Os, Runtime, max_pods_map,
@@ -16,27 +15,20 @@ use super::{
     Decisions, arguments, assemble, command_line, credential_path, credential_program, environment_file,
     kubelet_kubeconfig,
 };
-use crate::bundle::{Bundle, File, Gate, Part, Start, Unit};
 use crate::error::RenderError;
-use crate::gate::EKSCTL_GATE_PATH as GATE_PATH;
-use crate::json::pretty;
-use crate::kubelet::{self, BOOTSTRAP_UNIT, CONFIG_FLAG, KUBELET_UNIT, required_flag};
+use crate::kubelet::{self, CONFIG_FLAG, KUBELET_UNIT, required_flag};
+use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::runtime;
-use crate::shared::Shared;
 use crate::unit::{Section, UnitFile, arguments as literal};
 
 /// Misspelt, but this is its name: whoever looks for eksctl's drop-in looks here.
 const DROP_IN: &str = "kubelet.service.d/10-eksclt.al2.conf";
-pub const METADATA_PATH: &str = "/etc/eksctl/metadata.env";
-pub const KUBELET_ENV_PATH: &str = "/etc/eksctl/kubelet.env";
+const METADATA_PATH: &str = "/etc/eksctl/metadata.env";
+const KUBELET_ENV_PATH: &str = "/etc/eksctl/kubelet.env";
 const AUTHORITY_PATH: &str = "/etc/eksctl/ca.crt";
-pub const MAX_PODS_MAP_PATH: &str = "/etc/eksctl/max_pods.map";
-/// What a node of Ubuntu asks of snapd: an [`EksctlSnap`].
-pub const SNAP_PATH: &str = "/etc/eksctl/snap.json";
 
-/// What the node finds out from its metadata service; `MAX_PODS` from the map, unless `kubelet.env` says it.
-const FACTS: [&str; 4] = ["INSTANCE_ID", "INSTANCE_TYPE", MAX_PODS, "NODE_IP"];
-const MAX_PODS: &str = "MAX_PODS";
+/// What the node finds out from its metadata service; the number of pods from the map, unless somebody chose one.
+const FACTS: [GateFact; 4] = [GateFact::InstanceId, GateFact::InstanceType, GateFact::MaxPods, GateFact::NodeIp];
 
 const SNAP: &str = "kubelet-eks";
 const SNAP_UNIT: &str = "snap.kubelet-eks.daemon.service";
@@ -66,83 +58,89 @@ const FIRST_WITHOUT_DOCKER: KubeVersion = KubeVersion { major: 1, minor: 24, pat
 const FIRST_WITHOUT_PAUSE_IMAGE: KubeVersion = KubeVersion { major: 1, minor: 35, patch: 0 };
 const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
 
-pub(crate) fn render<'s>(
-    spec: &'s CompleteSpec,
-    node_group: &'s CompleteNodeGroup,
-    shared: &Shared<'s>,
-) -> Result<Bundle, RenderError> {
+pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
     let group = &node_group.spec;
     let authority = spec.cluster.join.certificate_authority.value.as_str();
+    let (metadata, environment) = (metadata(spec)?, kubelet_environment(group));
+    let kubelet_unit = match group.os.value {
+        Os::Ubuntu => SNAP_UNIT,
+        _ => KUBELET_UNIT,
+    };
+    let read_by_kubelet = [name(kubelet_unit)?];
     let mut files = vec![
-        File::public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config)),
-        File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group, shared)?),
-        File::public(AUTHORITY_PATH, authority),
-        File::public(METADATA_PATH, metadata(spec)?),
-        File::public(KUBELET_ENV_PATH, kubelet_environment(group)),
-        File::public(MAX_PODS_MAP_PATH, max_pods_map()),
+        public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config))?,
+        secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?,
+        public(AUTHORITY_PATH, authority)?,
+        public(METADATA_PATH, environment_file(pairs(&metadata)))?.read_by(read_by_kubelet.clone()),
+        public(KUBELET_ENV_PATH, environment_file(pairs(&environment)))?.read_by(read_by_kubelet),
+        public(MAX_PODS_MAP_PATH, max_pods_map())?,
     ];
     let flags = flags(group)?;
-    let mut programs: Vec<String> = credential_program(spec).into_iter().collect();
-    files.push(File::unit(&format!("{BOOTSTRAP_UNIT}.d/10-gate.conf"), bootstrap_condition()?));
+    let mut programs: Vec<_> = credential_program(spec)?.into_iter().collect();
+    files.push(unit_file(&format!("{BOOTSTRAP_UNIT}.d/10-gate.conf"), bootstrap_condition()?)?);
     let mut units = Vec::new();
-    let (kubelet_unit, guard) = match group.os.value {
+    let mut known_snap = None;
+    let guard = match group.os.value {
         Os::Ubuntu => {
-            files.push(File::public(SNAP_PATH, snap(&flags)));
-            files.push(File::unit(GATE_WATCH_UNIT, gate_watch()?));
-            units.push(Unit::new(GATE_WATCH_UNIT, Start::BeforeGate));
-            (SNAP_UNIT, Guard::SkipWithoutGate)
+            known_snap = Some(snap(&flags, metadata.iter().chain(&environment)));
+            files.push(unit_file(GATE_WATCH_UNIT, gate_watch()?)?);
+            units.push(unit(GATE_WATCH_UNIT, Start::BeforeGate)?);
+            Guard::SkipWithoutGate
         }
         _ => {
-            files.push(File::unit(DROP_IN, drop_in(group, &flags)?));
-            programs.insert(0, group.kubelet.binary.value.to_string());
-            (KUBELET_UNIT, Guard::FailWithoutGate)
+            files.push(unit_file(DROP_IN, drop_in(group, &flags)?)?);
+            programs.insert(0, group.kubelet.binary.value.clone());
+            Guard::FailWithoutGate
         }
     };
-    files.push(File::unit(&format!("{kubelet_unit}.d/20-nodestrap-gate.conf"), gate_check(group, guard)?));
-    units.push(Unit::new(kubelet_unit, Start::AfterGate));
-    assemble(
-        spec,
-        node_group,
-        Decisions {
-            kubelet_unit,
-            proxied_units: vec![kubelet_unit],
-            kubelet: Part { files, units },
-            programs,
-            gate: Gate {
-                path: GATE_PATH.to_owned(),
-                environment: BTreeMap::new(),
-                facts: FACTS.map(str::to_owned).to_vec(),
-            },
+    files.push(unit_file(&format!("{kubelet_unit}.d/20-nodestrap-gate.conf"), gate_check(group, guard)?)?);
+    units.push(unit(kubelet_unit, Start::AfterGate)?);
+    let decisions = Decisions {
+        kubelet_unit,
+        proxied_units: vec![kubelet_unit],
+        kubelet: Part { files, units },
+        programs,
+        gate: Gate {
+            path: path(GATE_PATH)?,
+            environment: BTreeMap::new(),
+            facts: FACTS.into(),
+            max_pods: chosen_max_pods(group).and_then(|number| number.parse().ok()),
         },
-        shared,
-    )
+        snap: known_snap,
+    };
+    assemble(spec, node_group, decisions)
+}
+
+/// Variables of an environment file, in their order.
+type Variables = Vec<(&'static str, String)>;
+
+fn pairs(variables: &Variables) -> impl Iterator<Item = (&str, &str)> {
+    variables.iter().map(|(name, value)| (*name, value.as_str()))
 }
 
 /// Known of all nodes of the group.
-fn metadata(spec: &CompleteSpec) -> Result<Vec<u8>, RenderError> {
+fn metadata(spec: &CompleteSpec) -> Result<Variables, RenderError> {
     let cluster = &spec.cluster;
     let region = cluster.region.as_ref().ok_or(RenderError::NoRegion)?;
     // `into` reads the settings whether or not the spec has them in other layouts.
     let settings: Option<&spec::CompleteEksctl> = (&cluster.eksctl).into();
     let settings = settings.ok_or(RenderError::NoLayoutSettings { layout: "eksctl" })?;
-    Ok(environment_file([
-        ("AWS_DEFAULT_REGION", region.value.as_str()),
-        ("AWS_EKS_CLUSTER_NAME", spec.name.value.as_str()),
-        ("AWS_EKS_ENDPOINT", cluster.api_server.value.as_str()),
-        ("AWS_EKS_ECR_ACCOUNT", settings.ecr_account.value.as_str()),
-    ]))
+    Ok(vec![
+        ("AWS_DEFAULT_REGION", region.value.to_string()),
+        ("AWS_EKS_CLUSTER_NAME", spec.name.value.to_string()),
+        ("AWS_EKS_ENDPOINT", cluster.api_server.value.to_string()),
+        ("AWS_EKS_ECR_ACCOUNT", settings.ecr_account.value.to_string()),
+    ])
 }
 
 /// For flags that `kubelet.yaml` cannot say, or could not in eksctl's time.
-fn kubelet_environment(group: &CompleteGroup) -> Vec<u8> {
+fn kubelet_environment(group: &CompleteGroup) -> Variables {
     let labels: Vec<String> = group.labels.value.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let taints: Vec<String> =
         group.taints.value.0.iter().map(|taint| format!("{}={}:{}", taint.key, taint.value, taint.effect)).collect();
-    let (labels, taints) = (labels.join(","), taints.join(","));
-    let max_pods = chosen_max_pods(group);
-    let mut variables = vec![("NODE_LABELS", labels.as_str()), ("NODE_TAINTS", taints.as_str())];
-    variables.extend(max_pods.as_deref().map(|number| (MAX_PODS, number)));
-    environment_file(variables)
+    let mut variables = vec![("NODE_LABELS", labels.join(",")), ("NODE_TAINTS", taints.join(","))];
+    variables.extend(chosen_max_pods(group).map(|number| (GateFact::MaxPods.as_str(), number)));
+    variables
 }
 
 /// A number that differs from what the node would look up, or that somebody chose: the flag beats `kubelet.yaml`, so
@@ -283,22 +281,17 @@ fn gate_watch() -> Result<Vec<u8>, RenderError> {
     .render()
 }
 
-/// What the node asks of snapd, whose kubelet takes neither a drop-in with flags nor environment files.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EksctlSnap {
-    /// The command that people type, and the application of a snap that it shall start.
-    pub aliases: BTreeMap<String, String>,
-    /// Flags of the kubelet. `${NAME}` is a variable of the environment files or the gate, filled in on the node.
-    pub settings: BTreeMap<String, String>,
-    pub snap: String,
-}
-
-fn snap(flags: &[(String, String)]) -> String {
-    let settings: BTreeMap<&str, &str> = flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    pretty(&json!({
-        "snap": SNAP,
-        "aliases": { "kubelet": "kubelet-eks.kubelet", "kubectl": "kubectl-eks.kubectl" },
-        "settings": settings,
-    }))
+/// What the node asks of snapd, whose kubelet takes neither a drop-in with flags nor environment files. What only the node
+/// knows stays a variable.
+fn snap<'v>(flags: &[(String, String)], known: impl Iterator<Item = &'v (&'static str, String)>) -> Snap {
+    let known: Vec<_> = known.filter(|(name, _)| FACTS.iter().all(|fact| fact.as_str() != *name)).collect();
+    let fill = |text: &String| {
+        known.iter().fold(text.clone(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
+    };
+    let alias = |command: &str, app: &str| (command.to_owned(), app.to_owned());
+    Snap {
+        name: SNAP.to_owned(),
+        aliases: [alias("kubelet", "kubelet-eks.kubelet"), alias("kubectl", "kubectl-eks.kubectl")].into(),
+        settings: flags.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
+    }
 }

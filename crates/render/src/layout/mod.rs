@@ -9,15 +9,14 @@ pub(crate) mod tectonic;
 #[cfg(test)]
 mod tests;
 
+use bundle::{AbsolutePath, Bundle, Gate, Join, Snap};
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, KubeVersion};
 
-use crate::bundle::{Bundle, Gate, Join, Part};
-use crate::content::Content;
 use crate::error::RenderError;
 use crate::extras::{self, HookInputs};
 use crate::kubeconfig::{Credential, render_kubeconfig};
 use crate::kubelet::{self, BOOTSTRAP_KUBECONFIG_FLAG, KUBECONFIG_FLAG, NODE_NAME_FLAG, required_flag};
-use crate::shared::Shared;
+use crate::part::{Part, name, path};
 use crate::{node, runtime, system, webhook};
 
 /// From here on kubelets read the one version of credential plug-ins that we write.
@@ -31,25 +30,20 @@ struct Decisions {
     /// The files and units of the kubelet and of what the layout has around it.
     kubelet: Part,
     /// Programs that the image must bring, besides the runtime.
-    programs: Vec<String>,
+    programs: Vec<AbsolutePath>,
     gate: Gate,
+    snap: Option<Snap>,
 }
 
-fn assemble<'s>(
-    spec: &'s CompleteSpec,
-    group: &'s CompleteNodeGroup,
-    layout: Decisions,
-    shared: &Shared<'s>,
-) -> Result<Bundle, RenderError> {
-    let (cluster, name, group) = (&spec.cluster, &group.name.value, &group.spec);
+fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -> Result<Bundle, RenderError> {
+    let (cluster, group_name, group) = (&spec.cluster, &group.name.value, &group.spec);
     let container_runtime = &group.container_runtime;
 
-    let mut part = system::render_system(cluster, group, &layout.proxied_units, shared)?;
-    part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value, shared)?);
-    part.add(extras::render_extra_units(&group.units.value));
+    let mut part = system::render_system(cluster, group, &layout.proxied_units)?;
+    part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(extras::render_extra_units(&group.units.value)?);
     part.add(layout.kubelet);
-    part.files.extend(webhook::render_webhook(&cluster.report));
-    part.files.extend(extras::render_file_assets(&group.file_assets.value));
+    part.files.extend(extras::render_file_assets(group)?);
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
 
@@ -57,33 +51,36 @@ fn assemble<'s>(
     required_programs.extend(runtime::required_program(container_runtime));
     Ok(Bundle {
         cluster: spec.name.value.to_string(),
-        group: name.to_string(),
+        group: group_name.to_string(),
         kubernetes_version: group.kubernetes_version.value.to_string(),
-        kind: node::kind(cluster, group),
+        node: node::kind(cluster, group),
         required_programs,
         files: part.files,
         units: part.units,
         hooks,
-        runtime: runtime::describe(container_runtime, &cluster.assets.file_repositories.value),
+        runtime: runtime::describe(container_runtime, &cluster.assets.file_repositories.value)?,
         gate: layout.gate,
         join: join(cluster, group, layout.kubelet_unit)?,
+        pod_network: None,
+        snap: layout.snap,
+        webhook: webhook::render_webhook(&cluster.report),
     })
 }
 
 fn join(cluster: &CompleteCluster, group: &CompleteGroup, kubelet_unit: &str) -> Result<Join, RenderError> {
-    let kubeconfig = required_flag(group, KUBECONFIG_FLAG)?.to_owned();
-    let bootstrap_kubeconfig = credential_path(group)?.to_owned();
+    let kubeconfig = path(required_flag(group, KUBECONFIG_FLAG)?)?;
+    let bootstrap_kubeconfig = path(credential_path(group)?)?;
     Ok(Join {
         api_server: cluster.api_server.value.as_str().to_owned(),
         // A kubelet that needs no certificate has joined as soon as it has its kubeconfig.
         client_certificate: match bootstrap_kubeconfig == kubeconfig {
             true => kubeconfig.clone(),
-            false => kubelet::client_certificate(group),
+            false => path(kubelet::client_certificate(group))?,
         },
         bootstrap_kubeconfig,
         kubeconfig,
         node_name: group.kubelet.flags.get(NODE_NAME_FLAG).map(|setting| setting.value.clone()),
-        kubelet_unit: kubelet_unit.to_owned(),
+        kubelet_unit: name(kubelet_unit)?,
     })
 }
 
@@ -92,7 +89,7 @@ fn credential_path(group: &CompleteGroup) -> Result<&str, RenderError> {
     required_flag(group, BOOTSTRAP_KUBECONFIG_FLAG).or_else(|_| required_flag(group, KUBECONFIG_FLAG))
 }
 
-fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup, shared: &Shared<'_>) -> Result<Content, RenderError> {
+fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup) -> Result<Vec<u8>, RenderError> {
     let (join, version) = (&spec.cluster.join, group.kubernetes_version.value);
     let (user, credential) = match (&join.bootstrap_token, &join.exec) {
         (Some(token), _) => ("kubelet-bootstrap", Credential::Token(token.value.expose())),
@@ -102,14 +99,14 @@ fn kubelet_kubeconfig(spec: &CompleteSpec, group: &CompleteGroup, shared: &Share
     };
     let server = spec.cluster.api_server.value.as_str();
     let authority = join.certificate_authority.value.as_str();
-    let name = spec.name.value.as_str();
-    shared.kubeconfig.of(user, |user| Ok(render_kubeconfig(name, server, authority, user, &credential)))
+    Ok(render_kubeconfig(spec.name.value.as_str(), server, authority, user, &credential))
 }
 
 /// The program that gives credentials, if it is a path: of a bare name only the kubelet's PATH knows where it is.
-fn credential_program(spec: &CompleteSpec) -> Option<String> {
-    let exec = spec.cluster.join.exec.as_ref().filter(|_| spec.cluster.join.bootstrap_token.is_none())?;
-    Some(exec.value.command.to_string()).filter(|command| command.starts_with('/'))
+fn credential_program(spec: &CompleteSpec) -> Result<Option<AbsolutePath>, RenderError> {
+    let exec = spec.cluster.join.exec.as_ref().filter(|_| spec.cluster.join.bootstrap_token.is_none());
+    let command = exec.map(|exec| exec.value.command.as_str()).filter(|command| command.starts_with('/'));
+    command.map(path).transpose()
 }
 
 /// The flags of the spec as arguments, sorted: each is free of white space, quotes, backslashes and `$`.

@@ -3,6 +3,9 @@
 //! `k8s-node-bootstrap.service` blocks the kubelet until `kubelet.env`, the gate, is there. What it would learn from the
 //! cluster lies under `/etc/kubernetes/installer` too, for a cluster that is not up yet.
 
+use std::collections::BTreeSet;
+
+use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, Start};
 use serde_json::{Map, Value, json};
 use spec::{CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, Role, RuntimeSource, render_yaml};
 
@@ -10,12 +13,10 @@ use super::{
     Decisions, arguments, assemble, command_line, credential_path, credential_program, environment_file,
     kubelet_kubeconfig,
 };
-use crate::bundle::{Bundle, File, Gate, Part, Start, Unit};
 use crate::error::RenderError;
-use crate::gate::GATE_PATH;
-use crate::kubelet::{BOOTSTRAP_UNIT, KUBELET_UNIT};
+use crate::kubelet::KUBELET_UNIT;
+use crate::part::{Part, path, public, secret, unit, unit_file};
 use crate::runtime;
-use crate::shared::Shared;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments as literal};
 
 const SEED_ENV_PATH: &str = "/etc/kubernetes/installer/kubelet.env";
@@ -69,11 +70,7 @@ const STAGES: [Stage; 2] = [
     },
 ];
 
-pub(crate) fn render<'s>(
-    spec: &'s CompleteSpec,
-    node_group: &'s CompleteNodeGroup,
-    shared: &Shared<'s>,
-) -> Result<Bundle, RenderError> {
+pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
     let group = &node_group.spec;
     // `into` reads the settings whether or not the spec has them in other layouts.
     let settings: Option<&CompleteTectonic> = (&spec.cluster.tectonic).into();
@@ -86,24 +83,24 @@ pub(crate) fn render<'s>(
     let authority = spec.cluster.join.certificate_authority.value.as_str();
     let mut part = Part {
         files: vec![
-            File::secret(credential_path(group)?, kubelet_kubeconfig(spec, group, shared)?),
+            secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?,
             // The kubelet's unit took it out of the kubeconfig with a shell; here it is simply there.
-            File::public(AUTHORITY_PATH, authority),
-            File::public(SEED_ENV_PATH, environment_file(image)),
-            File::public(MAPPINGS_PATH, runtime_mappings(settings)),
-            File::unit(BOOTSTRAP_UNIT, bootstrap_unit(spec, group, settings, stages)?),
-            File::unit(KUBELET_UNIT, kubelet_unit(group)?),
+            public(AUTHORITY_PATH, authority)?,
+            public(SEED_ENV_PATH, environment_file(image))?,
+            public(MAPPINGS_PATH, runtime_mappings(settings))?,
+            unit_file(BOOTSTRAP_UNIT, bootstrap_unit(spec, group, settings, stages)?)?,
+            unit_file(KUBELET_UNIT, kubelet_unit(group)?)?,
             // systemd takes an empty file for a mask, as it does a link to /dev/null, which a bundle cannot carry. Nodes
             // of a cluster reboot one by one, by whoever coordinates them, and never by locksmith's own decision.
-            File::unit(LOCKSMITH_UNIT, Vec::new()),
+            unit_file(LOCKSMITH_UNIT, Vec::new())?,
         ],
-        units: vec![Unit::new(KUBELET_UNIT, Start::AfterGate)],
+        units: vec![unit(KUBELET_UNIT, Start::AfterGate)?],
     };
     for stage in stages {
         part.add(stage.render()?);
     }
-    let mut programs = vec![group.kubelet.binary.value.to_string()];
-    programs.extend(credential_program(spec));
+    let mut programs = vec![group.kubelet.binary.value.clone()];
+    programs.extend(credential_program(spec)?);
     assemble(
         spec,
         node_group,
@@ -113,12 +110,13 @@ pub(crate) fn render<'s>(
             kubelet: part,
             programs,
             gate: Gate {
-                path: GATE_PATH.to_owned(),
+                path: path(GATE_PATH)?,
                 environment: image.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-                facts: Vec::new(),
+                facts: BTreeSet::new(),
+                max_pods: None,
             },
+            snap: None,
         },
-        shared,
     )
 }
 
@@ -266,8 +264,8 @@ impl Stage {
                 .command("ExecStartPost", "/bin/touch", literal([self.done])),
         ]);
         Ok(Part {
-            files: vec![File::unit(&path, path_unit.render()?), File::unit(&service, service_unit.render()?)],
-            units: vec![Unit::new(path, Start::AfterGate), Unit::new(service, Start::ByOthers)],
+            files: vec![unit_file(&path, path_unit.render()?)?, unit_file(&service, service_unit.render()?)?],
+            units: vec![unit(path, Start::AfterGate)?, unit(service, Start::ByOthers)?],
         })
     }
 }

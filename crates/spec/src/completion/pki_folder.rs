@@ -36,7 +36,7 @@ pub(super) fn check_pki_folder(spec: &ClusterSpec, check: &Check<'_>) {
 
 /// By the names that `pki create` gives them.
 fn documents(folder: &PkiFolder) -> Vec<Document> {
-    let document = |(name, content): (&&str, &crate::secret::Secret)| Document {
+    let document = |(name, content): (&&str, &crate::values::Secret)| Document {
         path: PkiFolder::path_of(name),
         content: Ok(::pki::Secret::new(content.expose())),
     };

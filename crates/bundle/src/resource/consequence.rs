@@ -5,8 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::runtime::CONTAINERD_UNIT;
-use crate::system::TRUST_UNIT;
+use crate::bundle::TRUST_UNIT;
 
 /// What a change takes to have its effect, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -37,7 +36,7 @@ pub struct Reason {
 
 /// What a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     Bundle,
     /// A program that the image need not bring any more.
     NotRequired,
@@ -52,8 +51,6 @@ pub(super) enum Subject {
     KubeletConfig,
     /// Variables that the kubelet's flags refer to.
     KubeletEnvironment,
-    /// Flags as settings of a snap.
-    KubeletSnap,
     KubeletUnit,
     BootstrapCredentials,
     /// What a kubelet shows that never gets a certificate.
@@ -67,19 +64,20 @@ pub(super) enum Subject {
     /// Read by static pods, all of which start anew.
     FileOfNewPods,
     RuntimeConfig,
-    RegistryHosts,
     RuntimeUnit,
+    /// When the unit of the container runtime starts.
+    RuntimeStart,
     Trust,
     /// With it goes the unit that would tell the system.
     TrustWithdrawn,
     Time,
-    /// With it goes the time client from the bundle, though not from the machine.
-    TimeWithdrawn,
     Kernel,
     PodNetwork,
     BootstrapUnit,
     HookUnit,
     OtherUnit,
+    /// Read by units of the bundle other than those above.
+    FileOfUnits,
     OtherFile,
 }
 
@@ -102,9 +100,9 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "requiredPrograms", NewMachine, "the image brings these programs"),
     (Subject::Bundle, "gate.path", NewMachine, "the bootstrap unit looks for the gate where the image says"),
     (Subject::Bundle, "node", NewMachine, "a machine is what its image and its provider make it"),
-    (Subject::Bundle, "runtime.archive.urls", None, "its digest says which archive it is, wherever it comes from"),
+    (Subject::Bundle, "runtime.source.urls", None, "its digest says which archive it is, wherever it comes from"),
     (Subject::Bundle, "runtime", NewMachine, "the image brings the container runtime"),
-    (Subject::Bundle, "hooks", None, "hooks run whenever a new bundle is applied"),
+    (Subject::Bundle, "webhook", None, "it is read when a run ends"),
     (Subject::Bundle, "gate.facts", RestartKubelet, "the kubelet reads the gate when it starts"),
     (Subject::Bundle, "", RestartKubelet, "the kubelet is set up by it"),
     (Subject::NotRequired, "", None, "a program more than needed does no harm"),
@@ -149,7 +147,6 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::KubeletUnit, "", RestartKubelet, "it is how the kubelet is started"),
     (Subject::BootstrapCredentials, "", None, "only a machine that has not joined reads it"),
     (Subject::KubeletEnvironment, "", RestartKubelet, "it is how the kubelet is started"),
-    (Subject::KubeletSnap, "", RestartKubelet, "it is how the kubelet is started"),
     (Subject::OwnKubeconfig, "", RestartKubelet, "the kubelet reads its kubeconfig when it starts"),
     (Subject::KubernetesFile, "", RestartKubelet, "the kubelet reads it when it starts"),
     (Subject::StaticPod, "", None, "the kubelet watches this folder and starts the pod anew"),
@@ -169,54 +166,25 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::RuntimeConfig, "root", NewMachine, "images and containers lie in the other folder"),
     (Subject::RuntimeConfig, "state", NewMachine, "running containers are known in the other folder only"),
     (Subject::RuntimeConfig, "", RestartRuntime, "the container runtime reads its configuration when it starts"),
-    (Subject::RegistryHosts, "", None, "containerd reads it for each pull"),
     (Subject::RuntimeUnit, "", RestartRuntime, "it is how the container runtime is started"),
 
     (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
     (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
     (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
-    (Subject::TimeWithdrawn, "", Reboot, "the time client keeps its servers until it starts anew; or restart it by hand"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
-    (Subject::PodNetwork, "nodeName", None, "it is how the pod network finds the node, which has its name already"),
-    (Subject::PodNetwork, "kubeconfig", None, "it is how the pod network finds the node, once per boot"),
-    (Subject::PodNetwork, "clientCertificate", None, "it is how the pod network finds the node, once per boot"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
-    (Subject::Unit, CONTAINERD_UNIT, RestartRuntime, "it is when containerd is started"),
+    (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
     (Subject::Unit, TRUST_UNIT, RestartRuntime, "the container runtime reads what it makes when it starts"),
     (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
     (Subject::BootstrapUnit, "", None, "it counts when the machine boots"),
     (Subject::HookUnit, "", None, "hooks run whenever a new bundle is applied"),
     (Subject::OtherUnit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
-    (Subject::OtherFile, "", None, "no service that nodestrap knows reads it"),
+    (Subject::FileOfUnits, "", RestartUnits, "the units that read it start anew"),
+    (Subject::OtherFile, "", None, "nothing that nodestrap starts reads it at its start"),
 ];
 
-/// What a file is for that lies in the same place on every node.
-pub(super) fn subject_of_folder(path: &str) -> Option<Subject> {
-    let folders = [
-        ("/etc/containerd/certs.d/", Subject::RegistryHosts),
-        ("/etc/containerd/", Subject::RuntimeConfig),
-        ("/etc/containers/", Subject::RuntimeConfig),
-        ("/etc/crio/", Subject::RuntimeConfig),
-        ("/usr/local/share/ca-certificates/", Subject::Trust),
-        ("/etc/ssl/certs/", Subject::Trust),
-        ("/etc/pki/ca-trust/", Subject::Trust),
-        ("/etc/chrony.conf", Subject::Time),
-        ("/etc/systemd/timesyncd.conf", Subject::Time),
-        ("/etc/eksctl/", Subject::KubernetesFile),
-        ("/var/lib/kubelet/", Subject::KubernetesFile),
-        ("/etc/cni/", Subject::PodNetwork),
-        (crate::network::NETWORK_SETTINGS_PATH, Subject::PodNetwork),
-        ("/etc/sysctl.d/", Subject::Kernel),
-        ("/etc/modules-load.d/", Subject::Kernel),
-        ("/etc/modprobe.d/", Subject::Kernel),
-        ("/etc/kernel/", Subject::Kernel),
-        ("/etc/default/grub", Subject::Kernel),
-    ];
-    folders.iter().find(|(folder, _)| path.starts_with(folder)).map(|(_, subject)| *subject)
-}
-
 /// `place` is what people know the subject by: a file, a flag, a field. The rule says how much of the value's path matters.
-pub(super) fn judge(subject: Subject, value: &str, place: &str) -> Reason {
+pub(crate) fn judge(subject: Subject, value: &str, place: &str) -> Reason {
     let rule = RULES.iter().find(|(about, pattern, ..)| *about == subject && matches(pattern, value));
     let (pattern, consequence, why) =
         rule.map_or(("", NewMachine, "nothing is known of it"), |rule| (rule.1, rule.2, rule.3));

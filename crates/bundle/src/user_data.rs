@@ -10,17 +10,31 @@ use data_encoding::{BASE64, BASE64_MIME_PERMISSIVE};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bundle::{BUNDLE_PATH, MAX_BUNDLE_BYTES};
-use crate::delivery::UserDataPart;
-use crate::delivery::gzip::{self, GzipDamage};
-use crate::delivery::mime::{BUNDLE_TYPE, INSTALL_TYPE};
+use crate::bundle::BUNDLE_PATH;
+use crate::document::MAX_BUNDLE_BYTES;
+use crate::gzip::{self, GzipDamage};
 use crate::stub::{Payload, PayloadError};
+use crate::values::read_yaml;
+
+/// What is to be installed: JSON with `urls`, `sha256`, `path` and the text of the `unit`.
+pub const INSTALL_TYPE: &str = "application/vnd.nodestrap.install+json";
+/// The bundle or a stub in its place, as gzip.
+pub const BUNDLE_TYPE: &str = "application/vnd.nodestrap.bundle+json";
 
 /// Most bytes of user data that are read, before and after unpacking: the largest bundle in base64, and as much again
 /// for what else a user delivers.
 pub const MAX_USER_DATA_BYTES: usize = 2 * MAX_BUNDLE_BYTES;
 
 const MAX_PARTS: usize = 256;
+
+/// User data of one's own, delivered after nodestrap's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserDataPart {
+    pub name: String,
+    pub content_type: String,
+    pub content: Vec<u8>,
+}
+
 /// Why user data gives no bundle. No message shows any of the data, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserDataError {
@@ -46,7 +60,7 @@ pub enum UserDataError {
     Payload(#[from] PayloadError),
 }
 
-/// Reads what [`crate::user_data`] wrote in any format, or a bundle or stub by itself.
+/// Reads what `nodestrap render` wrote in any format, or a bundle or stub by itself.
 pub fn read_user_data(bytes: &[u8]) -> Result<Payload, UserDataError> {
     if bytes.len() > MAX_USER_DATA_BYTES {
         return Err(UserDataError::TooLarge);
@@ -74,7 +88,7 @@ pub fn read_user_data(bytes: &[u8]) -> Result<Payload, UserDataError> {
 
 /// The parts of a MIME message that are not nodestrap's, and none of a cloud-config, which has no place for them; `None`
 /// for any other format, and for what cannot be read.
-pub(crate) fn read_additional_parts(bytes: &[u8]) -> Option<Vec<UserDataPart>> {
+pub fn read_additional_parts(bytes: &[u8]) -> Option<Vec<UserDataPart>> {
     let bytes = unpacked(bytes).ok()?;
     let text = text_of(&bytes).ok()?;
     let mut found = Vec::new();
@@ -144,9 +158,8 @@ struct WriteFile {
 fn from_cloud_config(text: &str) -> Result<Found, UserDataError> {
     let damaged = |problem| UserDataError::Syntax { format: "cloud-config", problem };
     // Without aliases, which user data has no use for, and which are how a small text becomes a large one.
-    let config: CloudConfig = spec::read_yaml(text, MAX_USER_DATA_BYTES)
-        .and_then(|value| serde_json::from_value(value).ok())
-        .ok_or_else(|| damaged("it is not the YAML of a cloud-config, or more than is read"))?;
+    let config: CloudConfig =
+        read_yaml(text).ok_or_else(|| damaged("it is not the YAML of a cloud-config, or more than is read"))?;
     let ours = config.write_files.into_iter().filter(|file| file.path == BUNDLE_PATH);
     ours.map(|file| {
         let content = file.content.unwrap_or_default();

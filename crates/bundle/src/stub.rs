@@ -4,12 +4,13 @@
 //! ([`Payload::parse`]). Whoever fetches the bundle gives its bytes to [`Stub::accept`], which takes nothing but the very
 //! bundle that the stub names, so that the store and the way to it need not be trusted for what they hand out.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-use crate::bundle::{API_VERSION, Bundle};
+use crate::bundle::Bundle;
+use crate::document::{API_VERSION, Header};
 use crate::error::BundleError;
 use crate::json::canonical;
+use crate::names::Digest;
 
 const KIND: &str = "BundleReference";
 
@@ -20,15 +21,17 @@ pub const MAX_STUB_BYTES: usize = 64 * 1024;
 const MAX_URLS: usize = 16;
 const MAX_URL_BYTES: usize = 2048;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Stub {
     pub cluster: String,
     pub group: String,
-    /// `sha256:` and 64 hexadecimal digits: [`Bundle::digest`] of the bundle.
-    pub digest: String,
+    /// [`Bundle::digest`] of the bundle.
+    pub digest: Digest,
     /// Where the bundle lies, whole addresses, in the order in which they are tried.
     pub urls: Vec<String>,
     /// PEM, for `https`; `None`: what the machine trusts already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<String>,
 }
 
@@ -64,34 +67,21 @@ pub enum StubError {
         "the store gave the bundle '{found}' where '{wanted}' was asked for: \
          publish the bundle that belongs to this user data, under the name of its digest"
     )]
-    OtherBundle { wanted: String, found: String },
+    OtherBundle { wanted: Digest, found: Digest },
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
+struct Document<S> {
     api_version: String,
     kind: String,
-    cluster: String,
-    group: String,
-    digest: String,
-    urls: Vec<String>,
-    #[serde(default)]
-    certificate_authorities: Option<String>,
-}
-
-/// Read before anything else, so that a document of another kind or version is named as such.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Header {
-    api_version: String,
-    kind: String,
+    reference: S,
 }
 
 impl Stub {
     /// The name of a bundle in a store: the hexadecimal digits of its digest, and `.json`.
-    pub fn object_name(digest: &str) -> String {
-        format!("{}.json", digest.strip_prefix("sha256:").unwrap_or(digest))
+    pub fn object_name(digest: &Digest) -> String {
+        format!("{}.json", digest.hex())
     }
 
     /// The stub of a bundle that lies under each of `stores`, base addresses such as `https://store.example/bundles`.
@@ -111,18 +101,8 @@ impl Stub {
 
     /// Canonical JSON: sorted keys, no white space but the newline at the end.
     pub fn to_json(&self) -> String {
-        let mut document = json!({
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "cluster": self.cluster,
-            "group": self.group,
-            "digest": self.digest,
-            "urls": self.urls,
-        });
-        if let (Value::Object(fields), Some(authorities)) = (&mut document, &self.certificate_authorities) {
-            fields.insert("certificateAuthorities".to_owned(), authorities.as_str().into());
-        }
-        canonical(&document) + "\n"
+        let (api_version, kind) = (API_VERSION.to_owned(), KIND.to_owned());
+        canonical(&Document { api_version, kind, reference: self }) + "\n"
     }
 
     /// Reads what [`Stub::to_json`] wrote. Anything else is refused, never repaired.
@@ -130,6 +110,7 @@ impl Stub {
         if bytes.len() > MAX_STUB_BYTES {
             return Err(StubError::TooLarge { bytes: bytes.len() });
         }
+        // Read first, so that a document of another kind or version is named as such.
         let header: Header = serde_json::from_slice(bytes).map_err(syntax)?;
         if header.kind != KIND {
             return Err(StubError::Kind { found: header.kind });
@@ -137,15 +118,7 @@ impl Stub {
         if header.api_version != API_VERSION {
             return Err(StubError::ApiVersion { found: header.api_version });
         }
-        let document: Document = serde_json::from_slice(bytes).map_err(syntax)?;
-        debug_assert!(document.kind == KIND && document.api_version == API_VERSION, "the header said so");
-        let stub = Self {
-            cluster: document.cluster,
-            group: document.group,
-            digest: document.digest,
-            urls: document.urls,
-            certificate_authorities: document.certificate_authorities,
-        };
+        let Document { reference: stub, .. } = serde_json::from_slice::<Document<Self>>(bytes).map_err(syntax)?;
         stub.validate()?;
         Ok(stub)
     }
@@ -166,10 +139,6 @@ impl Stub {
             if text.is_empty() || text.chars().any(char::is_control) {
                 return refuse(field, "has a control character or is empty");
             }
-        }
-        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if !self.digest.strip_prefix("sha256:").is_some_and(|digits| digits.len() == 64 && digits.bytes().all(hex)) {
-            return refuse("digest", "is not 'sha256:' and 64 lower-case hexadecimal digits");
         }
         if self.urls.is_empty() || self.urls.len() > MAX_URLS {
             return refuse("urls", "must have one to sixteen addresses");
@@ -214,7 +183,7 @@ fn claims_to_be_a_stub(bytes: &[u8]) -> bool {
 
 /// An address that a plain GET can read, now and when the machine comes back in a year. So no signature in a query, which
 /// expires, and no password, which would end up in logs.
-pub(crate) fn validate_url(url: &str) -> Result<(), &'static str> {
+pub fn validate_url(url: &str) -> Result<(), &'static str> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
         return Err("has an address that starts with neither 'https://' nor 'http://'");
     };

@@ -2,31 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::bundle::MAX_BUNDLE_BYTES;
-use crate::content::sha256_hex;
-use crate::diff::ValueChange;
+use crate::names::sha256_hex;
+use crate::resource::ValueChange;
 
 /// Most lines of a text that are listed; beyond that the digest says enough.
 const MAX_LINES: usize = 40;
 
 /// What stands at one path of a file.
 #[derive(PartialEq)]
-pub(super) struct Leaf {
-    pub(super) text: String,
+pub(crate) struct Leaf {
+    pub(crate) text: String,
     /// Of a list of plain values, or of a command: these are compared one by one.
     items: Option<Vec<String>>,
 }
 
-pub(super) type Values = BTreeMap<String, Leaf>;
+pub(crate) type Values = BTreeMap<String, Leaf>;
 
 impl Leaf {
-    pub(super) fn text(text: impl Into<String>) -> Self {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), items: None }
     }
 
-    pub(super) fn list(items: &[String]) -> Self {
+    pub(crate) fn list(items: &[String]) -> Self {
         Self { text: items.join(" "), items: Some(items.to_vec()) }
     }
 
@@ -38,7 +38,7 @@ impl Leaf {
 }
 
 /// Keys that are in one of the two, or have another value in the other.
-pub(super) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<ValueChange> {
+pub(crate) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<ValueChange> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     keys.into_iter()
         .filter(|key| old.get(*key) != new.get(*key))
@@ -46,7 +46,7 @@ pub(super) fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, Str
         .collect()
 }
 
-pub(super) fn leaf_changes(old: &Values, new: &Values) -> Vec<ValueChange> {
+pub(crate) fn leaf_changes(old: &Values, new: &Values) -> Vec<ValueChange> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     keys.into_iter()
         .flat_map(|key| {
@@ -102,7 +102,7 @@ fn flag(word: &str) -> Option<(&str, &str)> {
 }
 
 /// What differs between two contents of a file; empty if only the spelling does.
-pub(super) fn file_changes(path: &str, old: &[u8], new: &[u8]) -> Vec<ValueChange> {
+pub(crate) fn file_changes(path: &str, old: &[u8], new: &[u8]) -> Vec<ValueChange> {
     if old == new {
         return Vec::new();
     }
@@ -113,16 +113,16 @@ pub(super) fn file_changes(path: &str, old: &[u8], new: &[u8]) -> Vec<ValueChang
 }
 
 /// `None` where the format is not known, or the content is not well-formed.
-pub(super) fn parse(path: &str, content: &[u8]) -> Option<Values> {
+pub(crate) fn parse(path: &str, content: &[u8]) -> Option<Values> {
     let text = std::str::from_utf8(content).ok()?;
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     let mut values = Values::new();
     match extension {
-        "yaml" | "yml" | "kubeconfig" => flatten("", &parse_yaml(text)?, &mut values),
+        "yaml" | "yml" | "kubeconfig" => flatten("", &read_yaml(text)?, &mut values),
         "json" | "conflist" => flatten("", &serde_json::from_str(text).ok()?, &mut values),
         "toml" => flatten("", &serde_json::to_value(toml::from_str::<toml::Table>(text).ok()?).ok()?, &mut values),
-        "service" | "socket" | "timer" | "mount" | "path" | "target" => values = sections(text)?,
-        "conf" if path.contains(".service.d/") => values = sections(text)?,
+        "service" | "socket" | "timer" | "mount" | "path" | "target" => values = sections(text),
+        "conf" if path.contains(".service.d/") => values = sections(text),
         "env" => values = assignments(text)?,
         "conf" if path.starts_with("/etc/sysctl.d/") => values = assignments(text)?,
         _ => return None,
@@ -130,12 +130,24 @@ pub(super) fn parse(path: &str, content: &[u8]) -> Option<Values> {
     Some(values)
 }
 
-pub(super) fn parse_yaml(text: &str) -> Option<Value> {
-    spec::read_yaml(text, MAX_BUNDLE_BYTES)
+/// One document without aliases, which nothing of ours has a use for, and which are how a small text becomes a large one.
+pub(crate) fn read_yaml<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_aliases: 0, max_anchors: 0, max_merge_keys: 0 },
+        strict_booleans: true,
+    };
+    serde_saphyr::from_str_with_options(text, options).ok()
+}
+
+/// Files and folders of the node that a pod's manifest mounts.
+pub fn host_paths(manifest: &[u8]) -> Vec<String> {
+    let values = parse("manifest.yaml", manifest).unwrap_or_default();
+    let mounts = values.into_iter().filter(|(path, _)| path.ends_with(".hostPath.path"));
+    mounts.map(|(_, leaf)| leaf.text).collect()
 }
 
 /// Leaves by path. A list of plain values is one leaf; other items go by their names, or else by their numbers.
-fn flatten(path: &str, value: &Value, values: &mut Values) {
+pub(crate) fn flatten(path: &str, value: &Value, values: &mut Values) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (name, field) in fields {
@@ -169,32 +181,37 @@ fn flatten(path: &str, value: &Value, values: &mut Values) {
     }
 }
 
-/// A unit file; a key that stands more than once counts up.
-fn sections(text: &str) -> Option<Values> {
-    let (mut values, mut section) = (Values::new(), String::new());
-    // A backslash at the end joins lines.
-    for line in text.replace("\\\n", " ").lines() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
+/// Section, key and value of each line of a unit file, as systemd reads it: a backslash at the end joins lines, and a comment
+/// between joined lines does not end them.
+pub(crate) fn unit_sections(text: &str) -> Vec<(String, String, String)> {
+    let (mut entries, mut section, mut open) = (Vec::new(), String::new(), String::new());
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
+        if let Some(part) = line.strip_suffix('\\') {
+            open = format!("{open}{} ", part.trim_end());
             continue;
         }
+        let line = std::mem::take(&mut open) + line;
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name.to_owned();
-            continue;
+        } else if !line.is_empty() {
+            let (key, value) = line.split_once('=').unwrap_or((&line, ""));
+            entries.push((section.clone(), key.trim().to_owned(), value.trim().to_owned()));
         }
-        let (key, value) = line.split_once('=')?;
-        let first = format!("{section}.{}", key.trim());
-        let mut path = first.clone();
-        for count in 1.. {
-            if !values.contains_key(&path) {
-                break;
-            }
-            path = format!("{first}[{count}]");
-        }
-        let (key, value) = (key.trim(), value.trim());
-        values.insert(path, if key.starts_with("Exec") { Leaf::command(value) } else { Leaf::text(value) });
     }
-    Some(values)
+    entries
+}
+
+/// A unit file; a key that stands more than once counts up.
+fn sections(text: &str) -> Values {
+    let mut values = Values::new();
+    for (section, key, value) in unit_sections(text) {
+        let first = format!("{section}.{key}");
+        let counted = (1..).map(|count| format!("{first}[{count}]"));
+        let path = std::iter::once(first.clone()).chain(counted).find(|path| !values.contains_key(path));
+        let leaf = if key.starts_with("Exec") { Leaf::command(&value) } else { Leaf::text(value) };
+        values.insert(path.unwrap_or(first), leaf);
+    }
+    values
 }
 
 fn assignments(text: &str) -> Option<Values> {

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bundle::Gate;
-use crate::content::sha256_hex;
+use crate::names::sha256_hex;
 
 /// Where the gate of a node lies; the kubelet's unit reads it, and the bootstrap unit is skipped once it is there.
 pub const GATE_PATH: &str = "/etc/kubernetes/kubelet.env";
@@ -38,22 +37,16 @@ pub enum GateDamage {
     Syntax { line: usize, problem: &'static str },
 }
 
-/// The bytes of the gate file. `extra` is what only the node knows; where both name a variable, `extra` wins.
+/// The bytes of the gate file.
 ///
 /// Names must be those of environment variables and values free of control characters, as [`crate::Bundle::parse`]
 /// ensures for the bundle's part: [`check_gate`] refuses anything else.
-pub fn render_gate(gate: &Gate, extra: &BTreeMap<String, String>) -> Vec<u8> {
-    let mut environment: BTreeMap<&str, &str> = BTreeMap::new();
-    for (name, value) in gate.environment.iter().chain(extra) {
-        environment.insert(name, value);
-    }
-    // A second seal would make the last line ambiguous to readers that take the first assignment.
-    environment.remove(SEAL);
-
+pub fn render_gate(environment: &BTreeMap<String, String>) -> Vec<u8> {
     let mut text = String::from(
         "# The kubelet starts only while this file is here and whole. Written last by `nodestrap apply`; not to be edited.\n",
     );
-    for (name, value) in environment {
+    // A second seal would make the last line ambiguous to readers that take the first assignment.
+    for (name, value) in environment.iter().filter(|(name, _)| *name != SEAL) {
         text.push_str(name);
         text.push_str("=\"");
         for character in value.chars() {
@@ -144,12 +137,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn gate() -> Gate {
-        let environment = BTreeMap::from([
+    fn gate() -> BTreeMap<String, String> {
+        BTreeMap::from([
             ("KUBELET_ARGS".to_owned(), "--config=/etc/kubernetes/kubelet.yaml --v=2".to_owned()),
             ("NODESTRAP_CLUSTER".to_owned(), "lab".to_owned()),
-        ]);
-        Gate { path: GATE_PATH.to_owned(), environment, facts: Vec::new() }
+        ])
     }
 
     fn sealed(body: &str) -> Vec<u8> {
@@ -158,8 +150,9 @@ mod tests {
 
     #[test]
     fn variables_are_sorted_quoted_and_sealed() {
-        let extra = BTreeMap::from([("A".to_owned(), "\"$x\\`".to_owned()), (SEAL.to_owned(), "forged".to_owned())]);
-        let text = String::from_utf8(render_gate(&gate(), &extra)).unwrap();
+        let mut environment = gate();
+        environment.extend([("A".to_owned(), "\"$x\\`".to_owned()), (SEAL.to_owned(), "forged".to_owned())]);
+        let text = String::from_utf8(render_gate(&environment)).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("# "));
         assert_eq!(lines[1], r#"A="\"\$x\\\`""#);
@@ -171,7 +164,7 @@ mod tests {
 
     #[test]
     fn every_truncation_is_damage() {
-        let bytes = render_gate(&gate(), &BTreeMap::new());
+        let bytes = render_gate(&gate());
         assert_eq!(check_gate(&[]), Err(GateDamage::Empty));
         for length in 1..bytes.len() {
             assert!(check_gate(&bytes[..length]).is_err(), "{length} bytes");
@@ -180,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_bit_flip_is_damage() {
-        let bytes = render_gate(&gate(), &BTreeMap::new());
+        let bytes = render_gate(&gate());
         for position in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[position / 8] ^= 1 << (position % 8);
@@ -190,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_a_crash_leaves_behind_is_damage() {
-        let bytes = render_gate(&gate(), &BTreeMap::new());
+        let bytes = render_gate(&gate());
         let zeroes = vec![0; bytes.len()];
         let appended = [bytes.as_slice(), b"\0"].concat();
         let twice = [bytes.as_slice(), bytes.as_slice()].concat();
@@ -222,13 +215,10 @@ mod tests {
         #[test]
         fn what_is_rendered_is_read_back(
             environment in proptest::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[^\\p{Cc}]{0,20}", 0..6),
-            extra in proptest::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[ -~]{0,20}", 0..3),
         ) {
-            let gate = Gate { path: GATE_PATH.to_owned(), environment: environment.clone(), facts: Vec::new() };
-            let mut expected = environment;
-            expected.extend(extra.clone());
+            let mut expected = environment.clone();
             expected.remove(SEAL);
-            prop_assert_eq!(check_gate(&render_gate(&gate, &extra)), Ok(expected));
+            prop_assert_eq!(check_gate(&render_gate(&environment)), Ok(expected));
         }
 
         #[test]

@@ -1,18 +1,16 @@
-//! Who reads a file of a node. Where the kubelet's flags, its configuration and its static pods lie is up to the layout
-//! and to the user, so it is read from the bundle.
+//! Why a change of a file takes what it takes: by those who read it, and by the values that they find in it.
+//!
+//! Who reads a file is said by the file itself. Which flags the kubelet gets, and which of its values cannot change on a
+//! living node, is read from the bundle, because where they lie is up to the layout and to the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::consequence::{Reason, Subject, judge, subject_of_folder};
-use super::values::{self, Values};
-use super::{FileChange, ValueChange};
-use crate::bundle::{Bundle, File};
-use crate::kubelet::{ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT};
-use crate::layout::eksctl::{EksctlSnap, KUBELET_ENV_PATH, METADATA_PATH, SNAP_PATH};
-use crate::runtime::CONTAINERD_UNIT;
-use crate::system::{TIME_UNITS, TRUST_UNIT};
+use super::{Change, Reason, Subject, ValueChange, judge};
+use crate::bundle::{
+    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, Bundle, File, KERNEL_UNIT, Readers, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER,
+};
+use crate::values;
 
-const UNIT_FOLDER: &str = "/etc/systemd/system/";
 /// Where a kubelet looks that is told nothing else.
 const MANIFESTS_FOLDER: &str = "/etc/kubernetes/manifests";
 
@@ -20,33 +18,18 @@ pub(super) struct Places<'a> {
     bundle: &'a Bundle,
     /// The kubelet's, with their dashes.
     flags: BTreeMap<String, String>,
-    /// Files and folders that the kubelet's flags and configuration name.
-    read_by_kubelet: Vec<String>,
     manifests_folder: String,
-    pods: Vec<StaticPod<'a>>,
-}
-
-struct StaticPod<'a> {
-    name: &'a str,
-    manifest: &'a File,
-    /// Files and folders of the node that it sees.
-    mounts: Vec<String>,
 }
 
 impl<'a> Places<'a> {
     pub(super) fn of(bundle: &'a Bundle) -> Self {
         let flags = kubelet_flags(bundle);
-        let file = |path: &str| bundle.files.iter().find(|file| file.path == path);
-        let config = flags.get("--config").and_then(|path| file(path));
+        let config = flags.get("--config").and_then(|path| bundle.file(path));
         let config = config.and_then(|file| values::parse(&file.path, &file.content)).unwrap_or_default();
         let configured = config.get("staticPodPath").map(|leaf| leaf.text.as_str());
         let flagged = flags.get("--pod-manifest-path").map(String::as_str);
         let folder = configured.or(flagged).unwrap_or(MANIFESTS_FOLDER);
-        let manifests_folder = format!("{}/", folder.trim_end_matches('/'));
-        let paths = flags.values().chain(config.values().map(|leaf| &leaf.text));
-        let read_by_kubelet = paths.filter(|text| text.len() > 1 && text.starts_with('/')).cloned().collect();
-        let pods = bundle.files.iter().filter_map(|file| static_pod(file, &manifests_folder)).collect();
-        Self { bundle, flags, read_by_kubelet, manifests_folder, pods }
+        Self { bundle, manifests_folder: format!("{}/", folder.trim_end_matches('/')), flags }
     }
 
     fn flags_with(&self, variable: &str) -> impl Iterator<Item = &str> {
@@ -54,12 +37,16 @@ impl<'a> Places<'a> {
         self.flags.iter().filter(move |(_, value)| value.contains(&reference)).map(|(flag, _)| flag.as_str())
     }
 
-    fn has_manifest(&self, pod: &StaticPod<'_>) -> bool {
-        self.pods.iter().any(|own| own.manifest == pod.manifest)
+    fn manifest(&self, pod: &str) -> Option<&File> {
+        self.bundle.file(&format!("{}{pod}.yaml", self.manifests_folder))
+    }
+
+    fn readers(&self, path: &str) -> Readers {
+        self.bundle.file(path).map(|file| file.read_by.clone()).unwrap_or_default()
     }
 }
 
-/// From the gate, the kubelet's unit and its drop-ins, or the settings of its snap.
+/// From the gate, and from the kubelet's unit and its drop-ins.
 fn kubelet_flags(bundle: &Bundle) -> BTreeMap<String, String> {
     let mut flags = BTreeMap::new();
     let mut add = |word: &str| {
@@ -68,32 +55,21 @@ fn kubelet_flags(bundle: &Bundle) -> BTreeMap<String, String> {
     };
     let in_gate = bundle.gate.environment.get(ARGUMENTS_VARIABLE);
     in_gate.into_iter().flat_map(|line| line.split_whitespace()).for_each(&mut add);
-    for file in &bundle.files {
-        let Some(text) = file.content.text() else { continue };
-        if unit_of(&file.path) == Some(bundle.join.kubelet_unit.as_str()) {
-            let commands = text.lines().filter_map(|line| line.trim().strip_prefix("ExecStart="));
-            let words = commands.flat_map(str::split_whitespace);
-            words.filter(|word| word.starts_with("--")).for_each(&mut add);
-        }
-        if file.path == SNAP_PATH
-            && let Ok(EksctlSnap { settings, .. }) = serde_json::from_str(text)
-        {
-            settings.iter().for_each(|(name, value)| add(&format!("--{name}={value}")));
-        }
+    let settings = bundle.snap.iter().flat_map(|snap| &snap.settings);
+    settings.for_each(|(name, value)| add(&format!("--{name}={value}")));
+    for file in bundle.files.iter().filter(|file| unit_of(&file.path) == Some(bundle.join.kubelet_unit.as_str())) {
+        let lines = file.content.text().unwrap_or_default().lines();
+        let commands = lines.filter_map(|line| line.trim().strip_prefix("ExecStart="));
+        let words = commands.flat_map(str::split_whitespace);
+        words.filter(|word| word.starts_with("--")).for_each(&mut add);
     }
     flags
 }
 
-fn static_pod<'a>(file: &'a File, folder: &str) -> Option<StaticPod<'a>> {
-    let name = file.path.strip_prefix(folder)?.strip_suffix(".yaml")?;
-    let manifest: Values = values::parse(&file.path, &file.content)?;
-    let mounts = manifest.iter().filter(|(path, _)| path.ends_with(".hostPath.path"));
-    Some(StaticPod { name, manifest: file, mounts: mounts.map(|(_, leaf)| leaf.text.clone()).collect() })
-}
-
 /// The unit whose file or drop-in this is.
 fn unit_of(path: &str) -> Option<&str> {
-    Some(path.strip_prefix(UNIT_FOLDER)?.split('/').next().unwrap_or_default().trim_end_matches(".d"))
+    let rest = path.strip_prefix(UNIT_FOLDER)?.strip_prefix('/')?;
+    Some(rest.split('/').next().unwrap_or_default().trim_end_matches(".d"))
 }
 
 fn is_within(path: &str, place: &str) -> bool {
@@ -101,8 +77,8 @@ fn is_within(path: &str, place: &str) -> bool {
 }
 
 /// What a change of a file takes, by each of those who read it.
-pub(super) fn judge_file(file: &FileChange, old: &Places<'_>, new: &Places<'_>) -> Vec<Reason> {
-    let path = file.path.as_str();
+pub(super) fn judge_file(file: &Change, old: &Places<'_>, new: &Places<'_>) -> Vec<Reason> {
+    let path = file.subject.as_str();
     let mut reasons: Vec<Reason> = subjects(path, old, new)
         .into_iter()
         .flat_map(|subject| match file.values.is_empty() {
@@ -117,6 +93,12 @@ pub(super) fn judge_file(file: &FileChange, old: &Places<'_>, new: &Places<'_>) 
     reasons
 }
 
+/// A flag of the kubelet, by its name without dashes.
+pub(super) fn judge_flag(name: &str) -> Reason {
+    let flag = format!("--{name}");
+    judge(Subject::Flag, &flag, &flag)
+}
+
 /// Besides static pods.
 fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     let either = |test: &dyn Fn(&Places<'_>) -> bool| test(old) || test(new);
@@ -127,15 +109,15 @@ fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     if either(&configures) {
         return vec![Subject::KubeletConfig];
     }
-    if either(&|places| places.bundle.join.bootstrap_kubeconfig == path) {
-        let is_kept = either(&|places| places.bundle.join.kubeconfig == path);
+    if either(&|places| places.bundle.join.bootstrap_kubeconfig == *path) {
+        let is_kept = either(&|places| places.bundle.join.kubeconfig == *path);
         return vec![if is_kept { Subject::OwnKubeconfig } else { Subject::BootstrapCredentials }];
     }
     if let Some(unit) = unit_of(path) {
-        let is_hook = |places: &Places<'_>| places.bundle.hooks.iter().any(|hook| hook.unit == unit);
+        let is_hook = |places: &Places<'_>| places.bundle.hooks.iter().any(|hook| hook.unit == *unit);
         return vec![match unit {
-            _ if either(&|places| places.bundle.join.kubelet_unit == unit) => Subject::KubeletUnit,
-            CONTAINERD_UNIT | "crio.service" | "docker.service" => Subject::RuntimeUnit,
+            _ if either(&|places| places.bundle.join.kubelet_unit == *unit) => Subject::KubeletUnit,
+            _ if either(&|places| places.bundle.runtime.unit == *unit) => Subject::RuntimeUnit,
             TRUST_UNIT => Subject::Trust,
             BOOTSTRAP_UNIT => Subject::BootstrapUnit,
             _ if either(&is_hook) => Subject::HookUnit,
@@ -145,20 +127,20 @@ fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     if either(&|places| path.starts_with(&places.manifests_folder)) {
         return vec![if path.ends_with("/etcd.yaml") { Subject::Etcd } else { Subject::StaticPod }];
     }
-    if [KUBELET_ENV_PATH, METADATA_PATH].contains(&path) {
-        return vec![Subject::KubeletEnvironment];
-    }
-    if path == SNAP_PATH {
-        return vec![Subject::KubeletSnap];
-    }
-    let by_kubelet = either(&|places| places.read_by_kubelet.iter().any(|place| is_within(path, place)));
-    let by_kubelet = by_kubelet.then_some(Subject::KubernetesFile);
-    // apply restarts the units of the new bundle, and not those that it lacks.
-    let restarts = |names: &[&str]| new.bundle.units.iter().any(|unit| names.contains(&unit.name.as_str()));
-    match subject_of_folder(path) {
-        Some(Subject::Trust) if !restarts(&[TRUST_UNIT]) => vec![Subject::TrustWithdrawn],
-        Some(Subject::Time) if !restarts(&TIME_UNITS) => vec![Subject::TimeWithdrawn],
-        known => known.or(by_kubelet).into_iter().collect(),
+    let readers: BTreeSet<_> = [old, new].iter().flat_map(|places| places.readers(path).units).collect();
+    let reads = |name: &str| readers.contains(name);
+    let by_kubelet = either(&|places| readers.contains(&places.bundle.join.kubelet_unit));
+    let still = |name: &str| new.bundle.units.iter().any(|unit| unit.name == *name);
+    match () {
+        () if reads(TRUST_UNIT) && !still(TRUST_UNIT) => vec![Subject::TrustWithdrawn],
+        () if reads(TRUST_UNIT) => vec![Subject::Trust],
+        () if reads(KERNEL_UNIT) => vec![Subject::Kernel],
+        () if TIME_UNITS.iter().any(|unit| reads(unit)) => vec![Subject::Time],
+        () if either(&|places| readers.contains(&places.bundle.runtime.unit)) => vec![Subject::RuntimeConfig],
+        () if by_kubelet && path.ends_with(".env") => vec![Subject::KubeletEnvironment],
+        () if by_kubelet => vec![Subject::KubernetesFile],
+        () if !readers.is_empty() => vec![Subject::FileOfUnits],
+        () => Vec::new(),
     }
 }
 
@@ -168,7 +150,6 @@ fn judge_value(subject: Subject, change: &ValueChange, place: &str, old: &Places
         Subject::KubeletUnit if value.starts_with("Service.ExecStart ") || value.starts_with("Service.ExecStart[") => {
             value.rsplit_once(' ').map(|(_, flag)| flag.to_owned()).into_iter().collect()
         }
-        Subject::KubeletSnap => value.strip_prefix("settings.").map(|name| format!("--{name}")).into_iter().collect(),
         Subject::KubeletEnvironment => old.flags_with(value).chain(new.flags_with(value)).map(str::to_owned).collect(),
         _ => return vec![judge(subject, value, place)],
     };
@@ -180,12 +161,13 @@ fn judge_value(subject: Subject, change: &ValueChange, place: &str, old: &Places
 
 /// The kubelet starts a static pod anew when its manifest changes, and never because a file does that the pod reads.
 fn judge_for_pods(path: &str, old: &Places<'_>, new: &Places<'_>) -> Option<Reason> {
-    let readers = new.pods.iter().filter(|pod| pod.mounts.iter().any(|mount| is_within(path, mount)));
-    let (same, anew): (Vec<_>, Vec<_>) = readers.partition(|pod| old.has_manifest(pod));
+    let readers: BTreeSet<String> = [old, new].iter().flat_map(|places| places.readers(path).pods).collect();
+    let readers = readers.iter().filter(|pod| new.manifest(pod).is_some());
+    let (same, anew): (Vec<_>, Vec<_>) = readers.partition(|pod| old.manifest(pod) == new.manifest(pod));
     if same.is_empty() {
         return (!anew.is_empty()).then(|| judge(Subject::FileOfNewPods, "", path));
     }
-    let names: Vec<&str> = same.iter().map(|pod| pod.name).collect();
+    let names: Vec<&str> = same.iter().map(|pod| pod.as_str()).collect();
     let why = format!(
         "read at the start of {}; the kubelet starts a static pod anew only with another manifest",
         names.join(", ")

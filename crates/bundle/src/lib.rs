@@ -1,0 +1,44 @@
+//! What a node receives, and its vocabulary. Knows nobody; `render` writes bundles, `node` reads them.
+//!
+//! In: values, or the bytes of a document, of user data, of a gate. Out: a [`Bundle`] (resources by family, one digest over
+//! all), the comparison of two of them or of one with what a node has ([`resource`]), canonical JSON ([`json`]).
+//! Fails: [`BundleError`], [`StubError`], [`UserDataError`] for what must not be used; nothing is ever repaired.
+//!
+//! Pure and deterministic: no file, clock, environment, network or randomness.
+
+mod bundle;
+mod check;
+mod content;
+mod diff;
+mod document;
+mod error;
+pub mod gate;
+pub mod gzip;
+pub mod json;
+mod names;
+pub mod network;
+pub mod resource;
+mod stub;
+mod user_data;
+mod values;
+mod vocabulary;
+
+pub use bundle::{
+    ARGUMENTS_VARIABLE, Archive, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, Hook, Join, KERNEL_UNIT,
+    MAX_PODS_MAP_PATH, NodeKind, Package, PodNetwork, Readers, Runtime, RuntimeSource, Secrecy, Snap, Start,
+    TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature, WEBHOOK_SETTINGS_PATH, Webhook,
+};
+pub use content::{Content, Sum};
+pub use diff::{Besides, BundleDiff, Setting, diff_bundles, diff_rendered};
+pub use document::{API_VERSION, MAX_BUNDLE_BYTES};
+pub use error::BundleError;
+pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GateDamage, check_gate, parse_environment, render_gate};
+pub use names::{AbsolutePath, Digest, InvalidName, Secret, UNIT_SUFFIXES, UnitName, is_lower_hex, sha256_hex};
+pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
+pub use resource::{Consequence, Reason, ValueChange};
+pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError, validate_url};
+pub use user_data::{
+    BUNDLE_TYPE, INSTALL_TYPE, MAX_USER_DATA_BYTES, UserDataError, UserDataPart, read_additional_parts, read_user_data,
+};
+pub use values::host_paths;
+pub use vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind, UnknownWord};

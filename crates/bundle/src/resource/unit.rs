@@ -1,0 +1,191 @@
+//! Units: when each starts, what it is started with, and how its state differs from the wanted one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Aspect, Change, ChangeKind, Difference, Family, Subject, judge};
+use crate::bundle::{Bundle, Start, Unit, UnitNature};
+use crate::json::canonical;
+use crate::names::{Digest, UnitName};
+use crate::values::{changes, unit_sections};
+use crate::vocabulary::Slot;
+
+pub struct Units;
+
+/// What a service manager says of a unit.
+pub struct Found<'a> {
+    pub activity: Activity,
+    pub enabled: bool,
+    /// The file on the disk is not the one that systemd has read.
+    pub needs_reload: bool,
+    /// How its last run ended, in systemd's words; empty or "success" if well.
+    pub result: &'a str,
+    /// Of the file that is there.
+    pub nature: UnitNature,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    Active,
+    Activating,
+    Deactivating,
+    Inactive,
+    Failed,
+    NotFound,
+    Masked,
+}
+
+impl UnitNature {
+    /// What the text of a unit file says. The last `Type=` counts, as with systemd.
+    pub fn of(text: &str) -> Self {
+        let sections = unit_sections(text);
+        let last_type = sections.iter().rev().find(|(section, key, _)| section == "Service" && key == "Type");
+        Self {
+            oneshot: last_type.is_some_and(|(_, _, value)| value == "oneshot"),
+            installable: text.lines().any(|line| line.trim() == "[Install]"),
+        }
+    }
+}
+
+impl Unit {
+    pub fn is_enabled(&self, nature: UnitNature) -> bool {
+        self.start != Start::ByOthers && nature.installable
+    }
+}
+
+/// All differences, the weightiest first.
+pub fn compare(wanted: &Unit, found: &Found<'_>) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    let name = wanted.name.as_str();
+    if let Some(expected) = wrong_activity(found.activity, wanted.start, found.nature.oneshot) {
+        let result = match found.result {
+            "" | "success" => String::new(),
+            result => format!(" ({result})"),
+        };
+        let found = format!("{}{result}", found.activity.word());
+        differences.push(Difference::new(name, Aspect::Active, expected, found));
+    }
+    let unusable = matches!(found.activity, Activity::NotFound | Activity::Masked);
+    if wanted.is_enabled(found.nature) && !found.enabled && !unusable {
+        differences.push(Difference::new(name, Aspect::Enabled, "starts at boot", "does not"));
+    }
+    if found.needs_reload {
+        differences.push(Difference::new(name, Aspect::Reload, "read by systemd", "changed on disk since"));
+    }
+    differences
+}
+
+/// What is expected instead of this state, if it is wrong.
+fn wrong_activity(activity: Activity, start: Start, oneshot: bool) -> Option<&'static str> {
+    let runs = matches!(activity, Activity::Active | Activity::Activating);
+    let rests = matches!(activity, Activity::Inactive | Activity::Deactivating);
+    match start {
+        _ if runs => None,
+        Start::ByOthers if rests => None,
+        Start::ByOthers => Some("not failed"),
+        _ if oneshot && rests => None,
+        _ if oneshot => Some("ran to its end"),
+        Start::BeforeGate | Start::AfterGate => Some("active"),
+    }
+}
+
+impl Activity {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Activating => "activating",
+            Self::Deactivating => "deactivating",
+            Self::Inactive => "inactive",
+            Self::Failed => "failed",
+            Self::NotFound => "not found",
+            Self::Masked => "masked",
+        }
+    }
+}
+
+/// Everything that a unit reads when it starts, as one digest: it has to start anew when this changes. `gate` is the whole
+/// environment of the gate, which the kubelet reads.
+pub fn started_with(bundle: &Bundle, gate: &BTreeMap<String, String>, unit: &UnitName) -> Digest {
+    let files = bundle.all_files();
+    let read = files.iter().filter(|file| file.read_by.units.contains(unit));
+    let files: Vec<_> = read.map(|file| (&file.path, file.mode, file.sha256().to_owned())).collect();
+    let gate = (*unit == bundle.join.kubelet_unit).then_some((&bundle.gate.path, gate));
+    Digest::of(canonical(&(files, gate)).as_bytes())
+}
+
+/// Units that run after what a hook of this slot may have changed, and so start anew after it.
+pub fn started_after(bundle: &Bundle, slot: Slot) -> Vec<&UnitName> {
+    let runtime = bundle.units.iter().position(|unit| unit.name == bundle.runtime.unit);
+    let follows = |(index, unit): &(usize, &Unit)| match (slot, unit.start) {
+        (_, Start::ByOthers) | (Slot::AfterKubelet, _) => false,
+        (Slot::BeforeKubelet, start) => start == Start::AfterGate,
+        (_, Start::AfterGate) | (Slot::BeforeFiles | Slot::AfterFiles, _) => true,
+        (Slot::BeforeRuntime, _) => runtime.is_none_or(|runtime| *index >= runtime),
+        (Slot::AfterRuntime, _) => runtime.is_none_or(|runtime| *index > runtime),
+    };
+    bundle.units.iter().enumerate().filter(follows).map(|(_, unit)| &unit.name).collect()
+}
+
+/// Units that `apply` starts anew on a node that has `old` and gets `new`.
+pub(super) fn restarts(old: &Bundle, new: &Bundle) -> BTreeSet<UnitName> {
+    let starts = |unit: &&Unit| unit.start != Start::ByOthers;
+    let reads_otherwise = |unit: &&Unit| {
+        started_with(old, &old.gate.environment, &unit.name) != started_with(new, &new.gate.environment, &unit.name)
+    };
+    let by_files = new.units.iter().filter(starts).filter(reads_otherwise).map(|unit| unit.name.clone());
+    // Hooks run for every new bundle.
+    let is_new = old.manifest_json() != new.manifest_json();
+    let hooks = new.hooks.iter().filter(|_| is_new);
+    let by_hooks = hooks.flat_map(|hook| started_after(new, hook.slot)).cloned();
+    by_files.chain(by_hooks).collect()
+}
+
+impl Family for Units {
+    fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {
+        let starts = |bundle: &Bundle| -> BTreeMap<String, String> {
+            bundle.units.iter().map(|unit| (unit.name.to_string(), start(unit.start).to_owned())).collect()
+        };
+        let changes = changes(&starts(old), &starts(new)).into_iter();
+        let is_runtime = |name: &str| [old, new].iter().any(|bundle| bundle.runtime.unit == *name);
+        changes
+            .filter_map(|value| {
+                let change = ChangeKind::of(value.old.as_ref(), value.new.as_ref())?;
+                let when = value.new.as_deref().or(value.old.as_deref()).unwrap_or_default();
+                let name = value.path.clone();
+                let subject = if is_runtime(&name) { Subject::RuntimeStart } else { Subject::Unit };
+                Some(Change {
+                    family: "unit",
+                    reasons: vec![judge(subject, &name, &name)],
+                    note: format!(", {when}"),
+                    subject: name,
+                    change,
+                    secret: false,
+                    values: vec![value],
+                })
+            })
+            .collect()
+    }
+}
+
+fn start(start: Start) -> &'static str {
+    match start {
+        Start::BeforeGate => "started before the gate opens",
+        Start::AfterGate => "started after the gate opened",
+        Start::ByOthers => "started by other units",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_type_of_a_unit_counts_however_it_is_spelt() {
+        let nature = |text: &str| UnitNature::of(text);
+        assert!(nature("[Service]\nType = oneshot\nExecStart=/x\n").oneshot);
+        assert!(!nature("[Service]\nType=oneshot\nType=exec\n").oneshot);
+        assert!(!nature("[Unit]\nType=oneshot\n[Service]\nExecStart=/x\n").oneshot);
+        assert!(!nature("[Service]\n# Type=oneshot\n").oneshot);
+        assert!(nature("[Install]\nWantedBy=a.target\n").installable);
+        assert!(!nature("[Service]\nExecStart=/bin/echo [Install]\n").installable);
+    }
+}
