@@ -40,5 +40,5 @@ pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError, validate_
 pub use user_data::{
     BUNDLE_TYPE, INSTALL_TYPE, MAX_USER_DATA_BYTES, UserDataError, UserDataPart, read_additional_parts, read_user_data,
 };
-pub use values::host_paths;
+pub use values::{host_paths, read_yaml};
 pub use vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind, UnknownWord};

@@ -131,7 +131,7 @@ pub(crate) fn parse(path: &str, content: &[u8]) -> Option<Values> {
 }
 
 /// One document without aliases, which nothing of ours has a use for, and which are how a small text becomes a large one.
-pub(crate) fn read_yaml<T: DeserializeOwned>(text: &str) -> Option<T> {
+pub fn read_yaml<T: DeserializeOwned>(text: &str) -> Option<T> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_aliases: 0, max_anchors: 0, max_merge_keys: 0 },
         strict_booleans: true,

@@ -90,6 +90,9 @@ pub enum EventKind {
     },
     RunStarted {
         plan: Digest,
+        /// What the run is remembered by; before there was such a thing, the plan.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        identity: Option<Digest>,
         boot_id: String,
         steps: Vec<StepOutline>,
     },

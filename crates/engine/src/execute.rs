@@ -21,7 +21,8 @@ pub enum Condition {
 /// What the journal knows about a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// This step was recorded done for this very plan, was not started again since, and no other plan ran since.
+    /// This step was recorded done in a run of the same identity, was not started again since, and no run of another
+    /// identity came between.
     pub done_before: bool,
 }
 

@@ -251,11 +251,11 @@ impl<S> Journal<S> {
         &self.events
     }
 
-    /// The steps that are recorded done for this plan. A step does not count if it was started again since, or one that
-    /// it needs was: it built on what was there before. Nor does anything from before the run of another plan, which may
+    /// The steps that are recorded done in runs of this identity. A step does not count if it was started again since, or one
+    /// that it needs was: it built on what was there before. Nor does anything from before a run of another identity, which may
     /// have undone it.
-    pub fn history(&self, plan: &Digest) -> BTreeSet<StepId> {
-        history(&self.events, plan)
+    pub fn history(&self, identity: &Digest) -> BTreeSet<StepId> {
+        history(&self.events, identity)
     }
 
     /// The plan, if it came to have one, and the outcome of the last recorded run.
@@ -275,20 +275,21 @@ impl<S> Journal<S> {
 }
 
 /// See [`Journal::history`].
-pub(crate) fn history(events: &[Event], plan: &Digest) -> BTreeSet<StepId> {
+pub(crate) fn history(events: &[Event], identity: &Digest) -> BTreeSet<StepId> {
     let mut done = BTreeSet::new();
     let mut current: Option<&Digest> = None;
     let mut outline: &[StepOutline] = &[];
     for event in events {
         match &event.kind {
-            EventKind::RunStarted { plan: started, steps, .. } => {
+            EventKind::RunStarted { plan, identity: started, steps, .. } => {
+                let started = started.as_ref().unwrap_or(plan);
                 outline = steps;
-                if started != plan {
+                if started != identity {
                     done.clear();
                 }
                 current = Some(started);
             }
-            _ if current != Some(plan) => {}
+            _ if current != Some(identity) => {}
             EventKind::StepFinished { id, .. } => {
                 done.insert(id.clone());
             }

@@ -141,9 +141,9 @@ impl<'a, S: LogStore> Ledger<'a, S> {
         &self.journal.events()[..self.earlier]
     }
 
-    /// The steps that are recorded done for this plan.
-    pub(crate) fn history(&self, plan: &Digest) -> BTreeSet<StepId> {
-        self.journal.history(plan)
+    /// The steps that are recorded done for this identity.
+    pub(crate) fn history(&self, identity: &Digest) -> BTreeSet<StepId> {
+        self.journal.history(identity)
     }
 
     /// Older events of the journal and those of this run, written or not.

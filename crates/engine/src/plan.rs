@@ -1,7 +1,7 @@
 //! What will happen, as data.
 //!
-//! A [`Plan`] is a list of [`Step`]s with needs, a pure function of its inputs. Its canonical JSON (sorted keys, no
-//! white space, no clock) is what the digest covers: the same inputs give the same digest on any machine.
+//! A [`Plan`] is a list of [`Step`]s with needs, a pure function of its inputs. Its JSON (no white space, no clock, fields in
+//! the order of their declaration) is what the digest covers: the same inputs give the same digest on any machine.
 //!
 //! In: inputs and steps, or JSON. Out: a plan whose needs exist and form no circle, in the order it was given.
 //! Fails: [`PlanError`], which names the steps at fault.
@@ -13,7 +13,6 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{digest::Digest, graph::Graph};
 
@@ -116,17 +115,14 @@ impl<A: Serialize> Plan<A> {
         Ok(plan)
     }
 
-    /// Compact, with sorted keys at every depth.
-    pub fn canonical_json(&self) -> String {
+    /// Compact. Types and sorted maps have one order; a vocabulary with maps that have none would have no digest to rely on.
+    pub fn to_json(&self) -> String {
         // `new` has written every action once already; a type that changes its mind still gets a digest of its own.
-        let value = serde_json::to_value(self).unwrap_or_else(|error| Value::String(error.to_string()));
-        let mut text = String::new();
-        write_canonical(&value, &mut text);
-        text
+        serde_json::to_string(self).unwrap_or_else(|error| error.to_string())
     }
 
     pub fn digest(&self) -> Digest {
-        Digest::of(self.canonical_json().as_bytes())
+        Digest::of(self.to_json().as_bytes())
     }
 }
 
@@ -163,44 +159,6 @@ impl<A> Plan<A> {
     pub(crate) fn graph(&self) -> Graph {
         Graph::new(self.steps.iter().map(|step| (&step.id, step.needs.as_slice())))
     }
-}
-
-/// `serde_json` sorts keys only while no crate of the build turns its `preserve_order` feature on, so we sort.
-fn write_canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(map) => {
-            let mut sorted: Vec<_> = map.iter().collect();
-            sorted.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
-            for (position, (key, value)) in sorted.into_iter().enumerate() {
-                out.push_str(if position == 0 { "" } else { "," });
-                write_string(key, out);
-                out.push(':');
-                write_canonical(value, out);
-            }
-            out.push('}');
-        }
-        Value::Array(values) => {
-            out.push('[');
-            for (position, value) in values.iter().enumerate() {
-                out.push_str(if position == 0 { "" } else { "," });
-                write_canonical(value, out);
-            }
-            out.push(']');
-        }
-        Value::String(text) => write_string(text, out),
-        scalar => out.push_str(&scalar.to_string()),
-    }
-}
-
-/// Names and digests need no escapes: they are copied as they stand.
-fn write_string(text: &str, out: &mut String) {
-    if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
-        return out.push_str(&Value::from(text).to_string());
-    }
-    out.push('"');
-    out.push_str(text);
-    out.push('"');
 }
 
 mod millis {

@@ -1,7 +1,7 @@
-//! How often a plan may reboot the machine, and whether a reboot that was asked for has happened.
+//! How often the machine may be rebooted until a run is complete, and whether a reboot that was asked for has happened.
 //!
 //! In: the boots in which the journal tells of a request, and the boot that is running. Out: whether one more may be asked
-//! for. Fails: with what still asks, once there were as many as a plan may have. Pure.
+//! for. Fails: with what still asks, once there were as many as there may be. Pure.
 //!
 //! A request proves nothing: the machine may have been cut off before it, or may refuse. Only a run in another boot shows
 //! that the reboot happened, so requests are counted by the boots that they ended.
@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    digest::Digest,
     events::{Event, EventKind, RunOutcome},
     execute::StepError,
     plan::StepId,
@@ -27,20 +26,14 @@ pub(crate) struct Reboots {
 }
 
 impl Reboots {
-    /// What the events tell about this plan, since it was last complete and since another plan ran.
-    pub(crate) fn from_events(events: &[Event], plan: &Digest, boot_id: &str) -> Self {
+    /// What the events tell since a run was last complete, whatever plans came between: what asks for a reboot at every boot
+    /// does so under any of them.
+    pub(crate) fn from_events(events: &[Event], boot_id: &str) -> Self {
         let mut asked = BTreeSet::new();
-        let mut is_ours = false;
         for event in events {
             match &event.kind {
-                EventKind::RunStarted { plan: started, .. } => {
-                    is_ours = started == plan;
-                    if !is_ours {
-                        asked.clear();
-                    }
-                }
                 EventKind::RunFinished { outcome: RunOutcome::Done | RunOutcome::NothingToDo } => asked.clear(),
-                EventKind::RebootRequested { id, boot_id } if is_ours => {
+                EventKind::RebootRequested { id, boot_id } => {
                     asked.insert((id.clone(), boot_id.clone()));
                 }
                 _ => {}
@@ -64,7 +57,7 @@ impl Reboots {
         match self.happened() {
             happened if happened < MOST_REBOOTS => Ok(()),
             happened => Err(StepError::needs_operator(format!(
-                "this plan has rebooted the machine {happened} times, and a reboot is still asked for: {why}"
+                "the machine was rebooted {happened} times since it was last complete, and a reboot is still asked for: {why}"
             ))
             .with_advice("find what asks for it at every boot and mend it; then this goes on by itself")),
         }
@@ -101,18 +94,21 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_run_and_another_plan_begin_a_new_count() {
-        let (ours, other) = (Digest::of(b"ours"), Digest::of(b"other"));
-        let start = |plan: &Digest| EventKind::RunStarted { plan: plan.clone(), boot_id: "b".into(), steps: vec![] };
+    fn only_a_complete_run_begins_a_new_count() {
+        let start = |plan: &[u8]| {
+            let (plan, identity) = (crate::Digest::of(plan), None);
+            EventKind::RunStarted { plan, identity, boot_id: "b".into(), steps: vec![] }
+        };
         let ask = |boot: &str| EventKind::RebootRequested { id: "r".into(), boot_id: boot.into() };
         let count = |kinds: Vec<EventKind>| {
             let events: Vec<Event> = kinds.into_iter().map(|kind| Event { at: Timestamp(0), kind }).collect();
-            Reboots::from_events(&events, &ours, "now").asked.len()
+            Reboots::from_events(&events, "now").asked.len()
         };
         let done = EventKind::RunFinished { outcome: RunOutcome::Done };
-        assert_eq!(count(vec![start(&ours), ask("a"), start(&ours), ask("b")]), 2);
-        assert_eq!(count(vec![start(&ours), ask("a"), ask("a")]), 1);
-        assert_eq!(count(vec![start(&ours), ask("a"), done, start(&ours), ask("b")]), 1);
-        assert_eq!(count(vec![start(&ours), ask("a"), start(&other), ask("b"), start(&ours)]), 0);
+        let (ours, other) = (b"ours", b"other");
+        assert_eq!(count(vec![start(ours), ask("a"), start(ours), ask("b")]), 2);
+        assert_eq!(count(vec![start(ours), ask("a"), ask("a")]), 1);
+        assert_eq!(count(vec![start(ours), ask("a"), done, start(ours), ask("b")]), 1);
+        assert_eq!(count(vec![start(ours), ask("a"), start(other), ask("b"), start(ours)]), 2);
     }
 }

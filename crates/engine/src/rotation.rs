@@ -1,9 +1,9 @@
 //! Keeps the journal short: the last runs as they are, and of all before them only what still counts.
 //!
 //! In: events, oldest first, and how much of them to keep. Out: fewer events that mean the same: [`Journal::history`] of
-//! every plan, and the reboots that count, are those of all events. Fails: never. Pure.
+//! every identity, and the reboots that count, are those of all events. Fails: never. Pure.
 //!
-//! What is left of the older runs stands in front as one run of the plan that was current then: the last work on each step
+//! What is left of the older runs stands in front as one run of what was current then: the last work on each step
 //! that counts as done, word for word, and the requests for reboots.
 //!
 //! [`Journal::history`]: crate::Journal::history
@@ -56,34 +56,40 @@ pub(crate) fn draw_together(events: &[Event], cut: usize) -> Vec<Event> {
 }
 
 fn remnant(old: &[Event]) -> Vec<Event> {
-    let is_start = |event: &Event| matches!(event.kind, EventKind::RunStarted { .. });
-    let Some(start) = old.iter().rposition(is_start) else { return Vec::new() };
-    let EventKind::RunStarted { plan, .. } = &old[start].kind else { return Vec::new() };
-    // What another plan did before this one counts no more.
-    let is_other = |event: &Event| matches!(&event.kind, EventKind::RunStarted { plan: other, .. } if other != plan);
-    let ours = old.iter().rposition(is_other).map_or(0, |at| at + 1);
-    let ours = ours + old[ours..].iter().position(is_start).unwrap_or(0);
-    let mut wanted: BTreeSet<usize> = BTreeSet::new();
-    for step in history(old, plan) {
-        wanted.extend(last_work(old, ours, &step));
-    }
-    let counting = Reboots::from_events(old, plan, "").asked;
+    // Requests count whoever made them.
+    let counting = Reboots::from_events(old, "").asked;
     let counts = |event: &Event| match &event.kind {
         EventKind::RebootRequested { id, boot_id } => counting.contains(&(id.clone(), boot_id.clone())),
         _ => false,
     };
-    wanted.extend((ours..old.len()).filter(|index| counts(&old[*index])));
+    let mut wanted: BTreeSet<usize> = (0..old.len()).filter(|index| counts(&old[*index])).collect();
+    let last = old.iter().enumerate().rev().find_map(|(index, event)| Some((index, identity(event)?)));
+    let Some((start, ours)) = last else { return wanted.into_iter().map(|index| old[index].clone()).collect() };
+    // What was done before for another identity counts no more.
+    let is_other = |event: &Event| identity(event).is_some_and(|other| other != ours);
+    let first = old.iter().rposition(is_other).map_or(0, |at| at + 1);
+    let first = first + old[first..].iter().position(|event| identity(event).is_some()).unwrap_or(0);
+    for step in history(old, ours) {
+        wanted.extend(last_work(old, first, &step));
+    }
     let end = |event: &Event| matches!(event.kind, EventKind::RunFinished { .. });
     wanted.extend((start..old.len()).rev().find(|index| end(&old[*index])));
-    let mut kept = vec![opening(old, ours, start, plan)];
+    let mut kept = vec![opening(old, first, start)];
     kept.extend(wanted.into_iter().map(|index| old[index].clone()));
     kept
 }
 
+/// Of a run that this event starts.
+fn identity(event: &Event) -> Option<&Digest> {
+    match &event.kind {
+        EventKind::RunStarted { plan, identity, .. } => Some(identity.as_ref().unwrap_or(plan)),
+        _ => None,
+    }
+}
+
 /// The start of the last run, at the time of the first that is drawn into it.
-fn opening(old: &[Event], first: usize, last: usize, plan: &Digest) -> Event {
+fn opening(old: &[Event], first: usize, last: usize) -> Event {
     let mut opening = old[last].clone();
-    debug_assert!(matches!(&opening.kind, EventKind::RunStarted { plan: started, .. } if started == plan));
     opening.at = old[first].at.min(opening.at);
     opening
 }
@@ -122,7 +128,7 @@ mod tests {
     fn kind() -> impl Strategy<Value = EventKind> {
         let id = || (0..4_u8).prop_map(|number| StepId(format!("s{number}")));
         let plan = (0..2_u8).prop_map(|number| Digest::of(&[number]));
-        let start = |plan| EventKind::RunStarted { plan, boot_id: String::new(), steps: outline() };
+        let start = |plan| EventKind::RunStarted { plan, identity: None, boot_id: String::new(), steps: outline() };
         prop_oneof![
             3 => plan.prop_map(start),
             6 => id().prop_map(|id| EventKind::StepStarted { id, attempt: 1, why: String::new() }),
@@ -150,22 +156,22 @@ mod tests {
             prop_assert!(fewer.len() <= all.len() + 1);
             // And it stays so, whatever comes.
             let later: Vec<Event> = (100..).zip(later).map(event).collect();
-            for plan in [Digest::of(&[0]), Digest::of(&[1])] {
-                prop_assert_eq!(history(&fewer, &plan), history(&all, &plan));
-                prop_assert_eq!(Reboots::from_events(&fewer, &plan, "0"), Reboots::from_events(&all, &plan, "0"));
+            for identity in [Digest::of(&[0]), Digest::of(&[1])] {
+                prop_assert_eq!(history(&fewer, &identity), history(&all, &identity));
             }
+            prop_assert_eq!(Reboots::from_events(&fewer, "0"), Reboots::from_events(&all, "0"));
             all.extend(later.clone());
             fewer.extend(later);
-            for plan in [Digest::of(&[0]), Digest::of(&[1])] {
-                prop_assert_eq!(history(&fewer, &plan), history(&all, &plan));
-                prop_assert_eq!(Reboots::from_events(&fewer, &plan, "0"), Reboots::from_events(&all, &plan, "0"));
+            for identity in [Digest::of(&[0]), Digest::of(&[1])] {
+                prop_assert_eq!(history(&fewer, &identity), history(&all, &identity));
             }
+            prop_assert_eq!(Reboots::from_events(&fewer, "0"), Reboots::from_events(&all, "0"));
         }
     }
 
     #[test]
     fn the_last_run_is_never_cut() {
-        let start = EventKind::RunStarted { plan: Digest::of(b"p"), boot_id: String::new(), steps: vec![] };
+        let start = EventKind::RunStarted { plan: Digest::of(b"p"), identity: None, boot_id: String::new(), steps: vec![] };
         let events: Vec<Event> = (0..3).map(|at| Event { at: Timestamp(at), kind: start.clone() }).collect();
         assert_eq!(decide_cut(&events, |_| 1000, 1), 2);
         assert_eq!(decide_cut(&events, |_| 1, 2), 1);

@@ -46,6 +46,8 @@ pub enum Workers {
 /// All that a run needs.
 pub struct Run<'a, A, S = Box<dyn LogStore>> {
     pub plan: &'a Plan<A>,
+    /// What the run is remembered by: steps that were done for it need not be done again, even if the plan has become another.
+    pub identity: Digest,
     pub executor: &'a dyn Executor<A>,
     pub journal: &'a mut Journal<S>,
     pub clock: &'a dyn Clock,
@@ -62,9 +64,9 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
     /// Ends when nothing is left to do, or after a failure when everything under way has ended. A panic of the executor
     /// goes through.
     pub fn run(self) -> Report {
-        let Self { plan, executor, journal, clock, jitter, retry, sink, workers, boot_id } = self;
+        let Self { plan, identity, executor, journal, clock, jitter, retry, sink, workers, boot_id } = self;
         let ledger = Ledger::new(journal, sink, clock);
-        PlannedRun { plan, digest: plan.digest(), executor, jitter, retry, workers }.run(ledger, clock, boot_id)
+        PlannedRun { plan, digest: plan.digest(), identity, executor, jitter, retry, workers }.run(ledger, clock, boot_id)
     }
 }
 
@@ -73,6 +75,8 @@ pub struct PlannedRun<'a, A> {
     pub plan: &'a Plan<A>,
     /// Of that plan; who has it already need not have it computed again.
     pub digest: Digest,
+    /// See [`Run::identity`].
+    pub identity: Digest,
     pub executor: &'a dyn Executor<A>,
     pub jitter: &'a dyn Jitter,
     pub retry: RetryPolicy,
@@ -81,10 +85,15 @@ pub struct PlannedRun<'a, A> {
 
 impl<A: Serialize + Sync> PlannedRun<'_, A> {
     pub(crate) fn run<S: LogStore>(self, mut ledger: Ledger<'_, S>, clock: &dyn Clock, boot_id: &str) -> Report {
-        let Self { plan, digest, executor, jitter, retry, workers } = self;
-        let started = EventKind::RunStarted { plan: digest.clone(), boot_id: boot_id.to_owned(), steps: outline(plan) };
-        let done = ledger.history(&digest);
-        let reboots = Reboots::from_events(ledger.earlier_events(), &digest, boot_id);
+        let Self { plan, digest, identity, executor, jitter, retry, workers } = self;
+        let done = ledger.history(&identity);
+        let reboots = Reboots::from_events(ledger.earlier_events(), boot_id);
+        let started = EventKind::RunStarted {
+            plan: digest.clone(),
+            identity: Some(identity),
+            boot_id: boot_id.to_owned(),
+            steps: outline(plan),
+        };
         let done_before: Vec<_> = plan.steps.iter().map(|step| AtomicBool::new(done.contains(&step.id))).collect();
         let events = match plan.validate() {
             Ok(()) => {

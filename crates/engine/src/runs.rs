@@ -239,7 +239,7 @@ pub(crate) fn runs(events: &[Event]) -> Vec<RunRecord> {
     for event in events {
         match &event.kind {
             EventKind::RunOpened { boot_id } => runs.push(RunRecord::opened(event.at, boot_id)),
-            EventKind::RunStarted { plan, boot_id, steps } => {
+            EventKind::RunStarted { plan, boot_id, steps, .. } => {
                 let is_opened = |run: &RunRecord| run.plan.is_none() && run.outcome == RunOutcome::Unfinished;
                 if !runs.last().is_some_and(is_opened) {
                     runs.push(RunRecord::opened(event.at, boot_id));

@@ -48,8 +48,12 @@ pub trait Snaps: Send + Sync {
     fn services(&self, snap: &str) -> Result<Vec<SnapService>, SnapError>;
     /// Each verb waits until snapd has finished its change.
     fn add_alias(&self, alias: &str, app: &str, deadline: Duration) -> Result<(), SnapError>;
-    /// Sets these and leaves others alone. snapd lets the snap's own hook look at them, and undoes them if that fails.
-    fn set(&self, snap: &str, settings: &BTreeMap<String, String>, deadline: Duration) -> Result<(), SnapError>;
+    /// Only an alias that somebody added by hand, as `add_alias` does.
+    fn remove_alias(&self, alias: &str, deadline: Duration) -> Result<(), SnapError>;
+    /// Sets these, takes those away that are `None`, and leaves others alone. snapd lets the snap's own hook look at them, and
+    /// undoes them if that fails.
+    fn set(&self, snap: &str, settings: &BTreeMap<String, Option<String>>, deadline: Duration)
+    -> Result<(), SnapError>;
     /// All services of the snap; they start again at the next boot if they are enabled.
     fn stop(&self, snap: &str, deadline: Duration) -> Result<(), SnapError>;
     fn start(&self, snap: &str, deadline: Duration) -> Result<(), SnapError>;

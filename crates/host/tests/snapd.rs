@@ -134,8 +134,11 @@ fn a_verb_asks_and_waits_until_its_change_is_done() {
     ]);
     let snaps = server.snaps();
     snaps.add_alias("kubelet", "kubelet-eks.kubelet", LONG).unwrap();
-    let settings = BTreeMap::from([("max-pods".to_owned(), "29".to_owned()), ("v".to_owned(), "x".to_owned())]);
+    let settings =
+        BTreeMap::from([("max-pods".to_owned(), Some("29".to_owned())), ("v".to_owned(), Some("x".to_owned()))]);
     snaps.set("kubelet-eks", &settings, LONG).unwrap();
+    snaps.set("kubelet-eks", &[("v".to_owned(), None)].into(), LONG).unwrap();
+    snaps.remove_alias("kubelet", LONG).unwrap();
     snaps.stop("kubelet-eks", LONG).unwrap();
     snaps.start("kubelet-eks", LONG).unwrap();
     let heard: Vec<String> = server.heard().into_iter().filter(|request| !request.starts_with("GET")).collect();
@@ -144,11 +147,13 @@ fn a_verb_asks_and_waits_until_its_change_is_done() {
         [
             r#"POST /v2/aliases {"action":"alias","alias":"kubelet","app":"kubelet","snap":"kubelet-eks"}"#,
             r#"PUT /v2/snaps/kubelet-eks/conf {"max-pods":29,"v":"x"}"#,
+            r#"PUT /v2/snaps/kubelet-eks/conf {"v":null}"#,
+            r#"POST /v2/aliases {"action":"unalias","alias":"kubelet"}"#,
             r#"POST /v2/apps {"action":"stop","names":["kubelet-eks"]}"#,
             r#"POST /v2/apps {"action":"start","names":["kubelet-eks"]}"#,
         ]
     );
-    assert_eq!(server.heard().iter().filter(|request| request.starts_with("GET /v2/changes")).count(), 6);
+    assert_eq!(server.heard().iter().filter(|request| request.starts_with("GET /v2/changes")).count(), 8);
 }
 
 #[test]

@@ -4,11 +4,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use bundle::{BUNDLE_PATH, Bundle, BundleError, MAX_BUNDLE_BYTES, Payload, PayloadError, Stub};
 use engine::ErrorClass;
 use fetch::{FetchError, Notice, Patience, Request};
 use host::disk::{Disk, DiskError, Kind};
-use render::bundle::{BUNDLE_PATH, Bundle, MAX_BUNDLE_BYTES};
-use render::{Payload, PayloadError, Stub};
 
 use crate::kept;
 use crate::platform::PlatformError;
@@ -156,7 +155,7 @@ fn load_folder(disk: &dyn Disk, path: &Path) -> Result<Bundle, BundleSourceError
             None
         })
     });
-    let broken = |source: render::BundleError| BundleSourceError::Broken {
+    let broken = |source: BundleError| BundleSourceError::Broken {
         path: path.display().to_string(),
         source: source.into(),
     };

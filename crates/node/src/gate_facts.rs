@@ -6,16 +6,10 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use render::bundle::Bundle;
-use render::{KUBELET_ENV_PATH, MAX_PODS_MAP_PATH, parse_environment};
+use bundle::{Bundle, GateFact, MAX_PODS_MAP_PATH};
 
 use crate::facts::{Fact, Facts};
 use crate::refusals::Refusal;
-
-const INSTANCE_ID: &str = "INSTANCE_ID";
-const INSTANCE_TYPE: &str = "INSTANCE_TYPE";
-const NODE_IP: &str = "NODE_IP";
-const MAX_PODS: &str = "MAX_PODS";
 
 /// The value becomes one of a label, which Kubernetes lets have so many characters.
 const LONGEST_LABEL_VALUE: usize = 63;
@@ -30,9 +24,9 @@ pub(crate) struct GateFacts {
 
 pub(crate) fn resolve(bundle: &Bundle, facts: &Facts) -> GateFacts {
     let mut resolved = GateFacts { environment: bundle.gate.environment.clone(), refusals: Vec::new() };
-    for name in &bundle.gate.facts {
-        match resolve_one(name, bundle, facts) {
-            Ok(value) => drop(resolved.environment.insert(name.clone(), value)),
+    for fact in &bundle.gate.facts {
+        match resolve_one(*fact, bundle, facts) {
+            Ok(value) => drop(resolved.environment.insert(fact.to_string(), value)),
             // One missing fact may be the reason of two variables.
             Err(refusal) if resolved.refusals.contains(&refusal) => {}
             Err(refusal) => resolved.refusals.push(refusal),
@@ -44,40 +38,31 @@ pub(crate) fn resolve(bundle: &Bundle, facts: &Facts) -> GateFacts {
 /// The facts that this bundle asks for, by the names that a plan gives its inputs. Others do not touch the plan.
 pub(crate) fn named<'f>(bundle: &Bundle, facts: &'f Facts) -> impl Iterator<Item = (&'static str, &'f str)> {
     let known = [
-        (INSTANCE_TYPE, "instanceType", facts.instance_type.value.as_str()),
-        (NODE_IP, "localIpv4", facts.local_ipv4.value.as_str()),
+        (GateFact::InstanceType, "instanceType", facts.instance_type.value.as_str()),
+        (GateFact::NodeIp, "localIpv4", facts.local_ipv4.value.as_str()),
     ];
-    let asked =
-        known.map(|(variable, input, value)| (bundle.gate.facts.iter().any(|fact| fact == variable), input, value));
+    let asked = known.map(|(fact, input, value)| (bundle.gate.facts.contains(&fact), input, value));
     asked.into_iter().filter(|(is_asked, _, _)| *is_asked).map(|(_, input, value)| (input, value))
 }
 
-fn resolve_one(name: &str, bundle: &Bundle, facts: &Facts) -> Result<String, Refusal> {
-    match name {
-        INSTANCE_ID => plain_word(name, &facts.instance_id),
-        INSTANCE_TYPE => instance_type(facts),
-        NODE_IP => node_ip(&facts.local_ipv4),
-        MAX_PODS => max_pods(bundle, facts),
-        _ => Err(Refusal {
-            reason: format!("this version of nodestrap cannot find out {name} on a node"),
-            advice: "render the bundle with the nodestrap that the node has, or use layout: nodestrap".to_owned(),
-        }),
+fn resolve_one(fact: GateFact, bundle: &Bundle, facts: &Facts) -> Result<String, Refusal> {
+    match fact {
+        GateFact::InstanceId => plain_word(fact, &facts.instance_id),
+        GateFact::InstanceType => plain_word(fact, &facts.instance_type),
+        GateFact::NodeIp => node_ip(&facts.local_ipv4),
+        GateFact::MaxPods => max_pods(bundle, facts),
     }
-}
-
-fn instance_type(facts: &Facts) -> Result<String, Refusal> {
-    plain_word(INSTANCE_TYPE, &facts.instance_type)
 }
 
 fn node_ip(fact: &Fact<String>) -> Result<String, Refusal> {
-    let address = present(NODE_IP, fact)?;
+    let address = present(GateFact::NodeIp, fact)?;
     match address.parse::<Ipv4Addr>() {
         Ok(parsed) if !parsed.is_unspecified() && !parsed.is_loopback() => Ok(address.to_owned()),
-        _ => Err(malformed(NODE_IP, fact, "an IPv4 address of a node")),
+        _ => Err(malformed(GateFact::NodeIp, fact, "an IPv4 address of a node")),
     }
 }
 
-fn plain_word(name: &str, fact: &Fact<String>) -> Result<String, Refusal> {
+fn plain_word(name: GateFact, fact: &Fact<String>) -> Result<String, Refusal> {
     let word = present(name, fact)?;
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = word.as_bytes();
@@ -88,7 +73,7 @@ fn plain_word(name: &str, fact: &Fact<String>) -> Result<String, Refusal> {
     Err(malformed(name, fact, "a word of letters, digits, '-', '_' and '.'"))
 }
 
-fn present<'f>(name: &str, fact: &'f Fact<String>) -> Result<&'f str, Refusal> {
+fn present<'f>(name: GateFact, fact: &'f Fact<String>) -> Result<&'f str, Refusal> {
     if !fact.value.is_empty() {
         return Ok(&fact.value);
     }
@@ -98,7 +83,7 @@ fn present<'f>(name: &str, fact: &'f Fact<String>) -> Result<&'f str, Refusal> {
     })
 }
 
-fn malformed(name: &str, fact: &Fact<String>, wanted: &str) -> Refusal {
+fn malformed(name: GateFact, fact: &Fact<String>, wanted: &str) -> Refusal {
     let quote: String = fact.value.chars().take(LONGEST_QUOTE).collect();
     let rest = if quote.len() < fact.value.len() { "…" } else { "" };
     Refusal {
@@ -109,21 +94,11 @@ fn malformed(name: &str, fact: &Fact<String>, wanted: &str) -> Refusal {
 
 /// A number that somebody chose comes first, then the map, as in eksctl.
 fn max_pods(bundle: &Bundle, facts: &Facts) -> Result<String, Refusal> {
-    let broken = |path: &str, problem: &str| Refusal {
-        reason: format!("{path:?} of the bundle cannot be used: {problem}"),
-        advice: "render the bundle again".to_owned(),
-    };
-    if let Some(bytes) = content(bundle, KUBELET_ENV_PATH) {
-        let variables = parse_environment(bytes)
-            .map_err(|(line, problem)| broken(KUBELET_ENV_PATH, &format!("line {line} {problem}")))?;
-        if let Some(chosen) = variables.get(MAX_PODS).filter(|chosen| !chosen.is_empty()) {
-            let is_number = chosen.parse::<u32>().is_ok_and(|number| number > 0);
-            let wrong = || broken(KUBELET_ENV_PATH, "its MAX_PODS is no number of pods");
-            return is_number.then(|| chosen.clone()).ok_or_else(wrong);
-        }
+    if let Some(chosen) = bundle.gate.max_pods {
+        return Ok(chosen.to_string());
     }
-    let instance_type = instance_type(facts)?;
-    let map = String::from_utf8_lossy(content(bundle, MAX_PODS_MAP_PATH).unwrap_or_default());
+    let instance_type = plain_word(GateFact::InstanceType, &facts.instance_type)?;
+    let map = bundle.file(MAX_PODS_MAP_PATH).map(|file| String::from_utf8_lossy(&file.content)).unwrap_or_default();
     let look_up = |line: &str| {
         let mut words = line.split_whitespace();
         let pods = (words.next() == Some(&instance_type)).then(|| words.next()).flatten()?;
@@ -136,8 +111,4 @@ fn max_pods(bundle: &Bundle, facts: &Facts) -> Result<String, Refusal> {
         advice: "write maxPods: NUMBER into the NodeGroup, render and deliver again; or use a type that the map has"
             .to_owned(),
     })
-}
-
-pub(crate) fn content<'b>(bundle: &'b Bundle, path: &str) -> Option<&'b [u8]> {
-    bundle.files.iter().find(|file| file.path == path).map(|file| &*file.content)
 }

@@ -4,10 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use bundle::{Bundle, Digest, MAX_BUNDLE_BYTES, Stub};
 use host::disk::{Disk, DiskError};
 use host::files::{self, FileError};
-use render::Stub;
-use render::bundle::{Bundle, MAX_BUNDLE_BYTES};
 
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
@@ -15,7 +14,7 @@ pub const KEPT_BUNDLES_FOLDER: &str = "/var/lib/nodestrap/bundles";
 /// A bundle holds a secret.
 const KEPT_BUNDLE_MODE: u32 = 0o600;
 
-fn place(digest: &str) -> PathBuf {
+fn place(digest: &Digest) -> PathBuf {
     Path::new(KEPT_BUNDLES_FOLDER).join(Stub::object_name(digest))
 }
 

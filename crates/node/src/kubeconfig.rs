@@ -8,7 +8,7 @@ use std::path::Path;
 use cluster::{Access, ClusterError, Identity};
 use data_encoding::BASE64;
 use host::disk::{Disk, DiskError};
-use serde_json::Value;
+use serde::Deserialize;
 
 /// No kubeconfig, certificate or key is near this size.
 const LIMIT: u64 = 1024 * 1024;
@@ -29,16 +29,110 @@ pub fn read_access(disk: &dyn Disk, path: &str) -> Result<Access, KubeconfigErro
     let reader = Reader { disk, path };
     let bytes = reader.file(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| reader.unusable("it is no text"))?;
-    let config = spec::read_yaml(text, text.len()).ok_or_else(|| reader.unusable("it is no YAML document"))?;
-    let context = reader.named(&config, "contexts", &config["current-context"], "context")?;
-    let cluster = reader.named(&config, "clusters", &context["cluster"], "cluster")?;
-    let user = reader.named(&config, "users", &context["user"], "user")?;
-    let server = cluster["server"].as_str().ok_or_else(|| reader.unusable("its cluster has no server"))?;
-    if cluster["insecure-skip-tls-verify"].as_str() == Some("true") {
+    let config: Config = bundle::read_yaml(text).ok_or_else(|| reader.unusable("it is no YAML of a kubeconfig"))?;
+    let context = reader.named(config.contexts, &config.current_context, "context")?.context;
+    let cluster = reader.named(config.clusters, &context.cluster, "cluster")?.cluster;
+    let user = reader.named(config.users, &context.user, "user")?.user;
+    let server = cluster.server.as_deref().ok_or_else(|| reader.unusable("its cluster has no server"))?;
+    if cluster.insecure_skip_tls_verify {
         return Err(reader.unusable("it trusts any server (insecure-skip-tls-verify), and nodestrap does not"));
     }
-    let authority = reader.data_or_file(cluster, "certificate-authority")?;
-    Ok(Access::new(server, authority.as_deref(), &reader.identity(user)?)?)
+    let authority = reader.data_or_file(
+        "certificate-authority",
+        cluster.certificate_authority_data.as_deref(),
+        cluster.certificate_authority.as_deref(),
+    )?;
+    Ok(Access::new(server, authority.as_deref(), &reader.identity(&user)?)?)
+}
+
+/// Typed to the end: a token of digits only would be a number to a reader that guesses.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Config {
+    #[serde(default)]
+    current_context: String,
+    #[serde(default)]
+    contexts: Vec<NamedContext>,
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+}
+
+#[derive(Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    cluster: String,
+    #[serde(default)]
+    user: String,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: Option<String>,
+    #[serde(default)]
+    insecure_skip_tls_verify: bool,
+    certificate_authority: Option<String>,
+    certificate_authority_data: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    name: String,
+    #[serde(default)]
+    user: User,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct User {
+    exec: Option<Exec>,
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<String>,
+    client_certificate: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key: Option<String>,
+    client_key_data: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Exec {
+    command: String,
+}
+
+trait Named {
+    fn name(&self) -> &str;
+}
+
+impl Named for NamedContext {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Named for NamedCluster {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Named for NamedUser {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 struct Reader<'a> {
@@ -47,19 +141,21 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn identity(&self, user: &Value) -> Result<Identity, KubeconfigError> {
-        if let Some(program) = user["exec"]["command"].as_str() {
-            let reason = format!("its credentials come from the program {program:?}, and nodestrap starts none");
+    fn identity(&self, user: &User) -> Result<Identity, KubeconfigError> {
+        if let Some(Exec { command }) = &user.exec {
+            let reason = format!("its credentials come from the program {command:?}, and nodestrap starts none");
             return Err(self.unusable(&reason));
         }
-        if let Some(token) = user["token"].as_str() {
-            return Ok(Identity::Token(token.to_owned()));
+        if let Some(token) = &user.token {
+            return Ok(Identity::Token(token.clone()));
         }
-        if let Some(path) = user["tokenFile"].as_str() {
+        if let Some(path) = &user.token_file {
             let token = String::from_utf8(self.file(path)?).map_err(|_| self.unusable("its token file is no text"))?;
             return Ok(Identity::Token(token.trim().to_owned()));
         }
-        match (self.data_or_file(user, "client-certificate")?, self.data_or_file(user, "client-key")?) {
+        let (chain, key) = (user.client_certificate_data.as_deref(), user.client_key_data.as_deref());
+        let chain = self.data_or_file("client-certificate", chain, user.client_certificate.as_deref())?;
+        match (chain, self.data_or_file("client-key", key, user.client_key.as_deref())?) {
             (Some(chain), Some(key)) => Ok(Identity::Certificate { chain, key }),
             (None, None) => Ok(Identity::Nobody),
             _ => Err(self.unusable("it has a client certificate or its key, but not both")),
@@ -67,18 +163,22 @@ impl Reader<'_> {
     }
 
     /// The part of that name in one of the three lists.
-    fn named<'v>(&self, config: &'v Value, list: &str, name: &Value, part: &str) -> Result<&'v Value, KubeconfigError> {
-        let name = name.as_str().unwrap_or_default();
-        let found = config[list].as_array().and_then(|items| items.iter().find(|item| item["name"] == *name));
-        found.map(|item| &item[part]).ok_or_else(|| self.unusable(&format!("it has no {part} {name:?}")))
+    fn named<T: Named>(&self, list: Vec<T>, name: &str, part: &str) -> Result<T, KubeconfigError> {
+        let found = list.into_iter().find(|item| item.name() == name);
+        found.ok_or_else(|| self.unusable(&format!("it has no {part} {name:?}")))
     }
 
-    fn data_or_file(&self, part: &Value, name: &str) -> Result<Option<Vec<u8>>, KubeconfigError> {
-        if let Some(data) = part[format!("{name}-data")].as_str() {
+    fn data_or_file(
+        &self,
+        name: &str,
+        data: Option<&str>,
+        path: Option<&str>,
+    ) -> Result<Option<Vec<u8>>, KubeconfigError> {
+        if let Some(data) = data {
             let broken = |_| self.unusable(&format!("{name}-data is not base64"));
             return BASE64.decode(data.as_bytes()).map(Some).map_err(broken);
         }
-        part[name].as_str().map(|path| self.file(path)).transpose()
+        path.map(|path| self.file(path)).transpose()
     }
 
     fn file(&self, path: &str) -> Result<Vec<u8>, KubeconfigError> {
@@ -123,6 +223,7 @@ mod tests {
     #[test]
     fn tokens_are_taken_from_the_text_or_from_a_file_beside_it() {
         assert!(read("{token: abcdef.0123456789abcdef}", &[]).is_ok());
+        assert!(read("{token: 123456.1234567890123456}", &[]).is_ok());
         assert!(read("{tokenFile: token}", &[("/var/lib/kubelet/token", "abc\n")]).is_ok());
         assert!(refusal("{tokenFile: token}").contains("\"token\" is not there yet"));
     }

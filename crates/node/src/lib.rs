@@ -1,13 +1,13 @@
 //! What a node does: facts, plan, and the steps of a first boot.
 //!
-//! Joins the other rooms: a bundle from `render`, a machine from `host`, a scheduler from `engine`. Deciding
+//! Joins the other rooms: a bundle, a machine from `host`, a scheduler from `engine`. Deciding
 //! ([`plan_first_boot`]) is pure; doing ([`apply`]) goes through the host's traits only.
 
-mod before;
 mod bundle_source;
+mod checks;
 mod expected;
 mod facts;
-mod gate;
+mod failure;
 mod gate_facts;
 mod kept;
 mod kubeconfig;
@@ -17,10 +17,10 @@ mod plan;
 mod platform;
 mod refusals;
 mod reset;
+mod resource;
+mod sealed;
 mod session;
-mod snap;
 mod status;
-mod steps;
 mod store;
 mod timekeeping;
 mod told;
@@ -29,25 +29,26 @@ mod verify;
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
-pub use gate::{GateState, observe as observe_gate};
 pub use kept::KEPT_BUNDLES_FOLDER;
 pub use kubeconfig::{KubeconfigError, read_access};
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};
 pub use outlook::Outlook;
-pub use plan::{Action, PlannedFile, plan_first_boot};
+pub use plan::{Action, plan_first_boot};
 pub use platform::{Freshness, KEPT_PLATFORM_PATH, METADATA_DEADLINE, PlatformError, PlatformSource};
 pub use refusals::Refusal;
-pub use reset::{Forgotten, ResetAction, ResetOptions, SAVED_FOLDER, plan_reset, preview_reset, reset};
+pub use reset::{Forgotten, ResetAction, ResetOptions, plan_reset, preview_reset, reset};
+pub use resource::Ownership;
+pub use resource::file::{PlannedFile, SAVED_FOLDER};
+pub use resource::gate::{GateState, observe as observe_gate};
 pub use session::{
     Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply, apply_delivery,
     apply_prepared, load_events, prepare, preview,
 };
 pub use status::{Blocked, Phase, Status, observe_status};
-pub use steps::Ownership;
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
 pub use timekeeping::{WrongClock, wait_for_clock};
 pub use told::{
     CLUSTER_API_PATH, DURABLE_REPORT_PATH, FAILED_PATH, NodeReport, REPORT_PATH, RunResult, SUCCESS_PATH, tell,
     tell_webhook, withdraw,
 };
-pub use verify::{Aspect, Finding, Verification, verify};
+pub use verify::{Verification, verify};

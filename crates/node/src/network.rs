@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
+use bundle::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
 use host::disk::{Disk, DiskError};
 use host::files::{self, Difference, FileError, FileWrite};
-use render::network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
 
 const NETWORK_SETTINGS_LIMIT: u64 = 64 * 1024;
 const CNI_CONFIG_MODE: u32 = 0o644;
@@ -41,7 +41,7 @@ pub fn ensure_cni_config(
     pod_cidrs: &[String],
 ) -> Result<Change, NetworkError> {
     let content = cni_config(pod_cidrs, &settings.bridge);
-    let path = Path::new(&settings.cni_config);
+    let path = settings.cni_config.as_path();
     let write = FileWrite { path, mode: CNI_CONFIG_MODE, owner: None, content: content.as_bytes() };
     if files::matches(disk, &write)? == Difference::Same {
         return Ok(Change::AlreadySo);

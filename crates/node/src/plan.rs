@@ -3,21 +3,21 @@
 //! Pure. File contents stay in the bundle; the plan names them by digest, so that it can be printed, compared and kept
 //! without showing a secret.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bundle::{Bundle, FOLDERS, Slot, Snap, Start, UnitName};
 use engine::{Plan, PlanError, Step, StepId};
-use render::bundle::{Bundle, File, Secrecy, Start};
 use serde::{Deserialize, Serialize};
 
+use crate::checks;
 use crate::facts::Facts;
 use crate::gate_facts;
-use crate::refusals::{self, Refusal};
-use crate::snap::{PlannedSnap, planned_snap};
+use crate::refusals;
+use crate::resource::file::{FILES_DEADLINE, PlannedFile};
+use crate::resource::snap::planned_snap;
+use crate::resource::{Deed, Node, file, folder, gate, hook, keep, short, snap, unit};
 
-/// Work on local files: anything near this is a dying disk.
-const FILES_DEADLINE: Duration = Duration::from_secs(120);
 /// A reload parses all unit files; seconds on the slowest machines.
 const RELOAD_DEADLINE: Duration = Duration::from_secs(60);
 /// containerd reads its whole metadata store before it says that it is ready.
@@ -32,133 +32,37 @@ const REBOOT_MARKERS: [&str; 2] = ["/run/reboot-required", "/run/nodestrap/reboo
 /// Beyond the timeout of a hook, which systemd keeps: it asks the processes to end, and after 90 seconds ends them.
 const HOOK_MARGIN: Duration = Duration::from_secs(120);
 
-/// Where the units of a bundle lie, and where systemd keeps the links of enabled ones.
-pub(crate) const UNIT_FOLDER: &str = "/etc/systemd/system";
-
-/// Folders that the kubelet and the container runtime expect, besides those of the bundle's files.
-pub(crate) const FOLDERS: [&str; 2] = ["/etc/cni/net.d", "/etc/kubernetes/manifests"];
-
 /// The step that switches files in.
 pub(crate) const COMMIT_STEP: &str = "commit-files";
 
-/// The vocabulary of a node: one domain verb each, never "run this command".
+/// The vocabulary of a node, by family: one domain verb each, never "run this command".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "kebab-case")]
+#[serde(untagged)]
 pub enum Action {
-    /// Decided with the plan, so that the plan shows it.
-    CheckBundle {
-        refusals: Vec<Refusal>,
-        remarks: Vec<String>,
-    },
-    /// The image brings what the bundle counts on.
-    CheckPrograms {
-        paths: Vec<String>,
-    },
-    /// Certificates look invalid to a clock that is years behind; better that it is named.
-    CheckClock,
-    /// What is there now, and was not made by nodestrap, is kept, so that `reset` can put it back.
-    KeepBefore,
-    MakeFolders {
-        paths: Vec<String>,
-    },
-    /// New contents lie beside the old ones; nothing has changed yet.
-    StageFiles {
-        files: Vec<PlannedFile>,
-    },
-    /// A gate of another plan is taken away before the first change: from here on a crash means "not started".
-    CloseGate {
-        path: String,
-    },
-    /// The units of hooks that run before the other files are switched in.
-    CommitHooks {
-        files: Vec<PlannedFile>,
-    },
-    /// A unit of the user's is started and its end waited for.
-    RunHook {
-        hook: String,
-        slot: String,
-        unit: String,
-        required: bool,
-    },
-    /// One sync, then every staged file is switched in.
-    CommitFiles {
-        files: Vec<PlannedFile>,
-    },
-    /// What an earlier bundle brought and this one does not is undone.
-    RemoveFiles,
-    ReloadUnits {
-        units: Vec<String>,
-    },
-    EnableUnits {
-        units: Vec<String>,
-    },
-    /// Started, or started anew with the new files, and waited for.
-    StartUnit {
-        unit: String,
-    },
-    /// The start job is queued while the gate is still shut: if this process dies after opening it, the unit starts all
-    /// the same.
-    ArmUnit {
-        unit: String,
-    },
-    /// Every byte is read back.
-    VerifyFiles {
-        files: Vec<PlannedFile>,
-    },
-    /// Commands that people type start applications of snaps; alias to `SNAP.APP`.
-    AliasSnapApps {
-        aliases: BTreeMap<String, String>,
-    },
-    /// Unless what runs was started with these settings.
-    StopSnap {
-        snap: String,
-        settings: BTreeMap<String, String>,
-    },
-    ResetUnit {
-        unit: String,
-    },
-    SetSnap {
-        snap: String,
-        settings: BTreeMap<String, String>,
-    },
-    /// Started by snapd, and waited for.
-    StartSnap {
-        snap: String,
-    },
-    /// Only what runs after the last reboot may open the gate.
-    RebootIfRequired {
-        markers: Vec<String>,
-    },
-    OpenGate {
-        path: String,
-        environment: BTreeMap<String, String>,
-    },
-    /// The unit is ordered after the bootstrap unit, so its job is queued and not waited for.
-    ReleaseUnit {
-        unit: String,
-    },
+    Check(checks::Action),
+    Keep(keep::Action),
+    Folder(folder::Action),
+    File(file::Action),
+    Gate(gate::Action),
+    Hook(hook::Action),
+    Unit(unit::Action),
+    Snap(snap::Action),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedFile {
-    pub path: String,
-    /// Octal, as people write it.
-    pub mode: String,
-    pub sha256: String,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub secret: bool,
+impl Action {
+    pub(crate) fn deed<'n>(&self) -> &dyn Deed<Node<'n>> {
+        match self {
+            Self::Check(action) => action,
+            Self::Keep(action) => action,
+            Self::Folder(action) => action,
+            Self::File(action) => action,
+            Self::Gate(action) => action,
+            Self::Hook(action) => action,
+            Self::Unit(action) => action,
+            Self::Snap(action) => action,
+        }
+    }
 }
-
-/// When a hook runs; the names of a spec.
-pub(crate) const SLOTS: [&str; 6] =
-    [BEFORE_FILES, AFTER_FILES, BEFORE_RUNTIME, AFTER_RUNTIME, BEFORE_KUBELET, AFTER_KUBELET];
-const BEFORE_FILES: &str = "before-files";
-const AFTER_FILES: &str = "after-files";
-const BEFORE_RUNTIME: &str = "before-runtime";
-const AFTER_RUNTIME: &str = "after-runtime";
-const BEFORE_KUBELET: &str = "before-kubelet";
-/// The gate is open by then: a failure can no more keep the kubelet from starting.
-pub(crate) const AFTER_KUBELET: &str = "after-kubelet";
 
 /// Everything that `apply` will do on this machine.
 pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, PlanError> {
@@ -177,7 +81,7 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
 /// What the plan depends on, by name, so that two plans can be told apart at a glance.
 fn inputs(bundle: &Bundle, facts: &Facts) -> BTreeMap<String, String> {
     [
-        ("bundle", bundle.digest()),
+        ("bundle", bundle.digest().to_string()),
         ("cluster", bundle.cluster.clone()),
         ("group", bundle.group.clone()),
         ("kubernetes", bundle.kubernetes_version.clone()),
@@ -192,16 +96,7 @@ fn inputs(bundle: &Bundle, facts: &Facts) -> BTreeMap<String, String> {
     .collect()
 }
 
-fn planned_file(file: &File) -> PlannedFile {
-    PlannedFile {
-        path: file.path.clone(),
-        mode: format!("{:04o}", file.mode),
-        sha256: file.sha256().to_owned(),
-        secret: file.secrecy == Secrecy::Secret,
-    }
-}
-
-fn units_with(bundle: &Bundle, start: Start) -> Vec<String> {
+fn units_with(bundle: &Bundle, start: Start) -> Vec<UnitName> {
     bundle.units.iter().filter(|unit| unit.start == start).map(|unit| unit.name.clone()).collect()
 }
 
@@ -209,7 +104,7 @@ fn units_with(bundle: &Bundle, start: Start) -> Vec<String> {
 struct Sequence<'a> {
     bundle: &'a Bundle,
     gate: BTreeMap<String, String>,
-    snap: Option<PlannedSnap>,
+    snap: Option<Snap>,
     steps: Vec<Step<Action>>,
 }
 
@@ -217,37 +112,42 @@ impl Sequence<'_> {
     /// Up to the moment at which a crash begins to mean "not started".
     fn prepare(&mut self, facts: &Facts) {
         let bundle = self.bundle;
-        let check = Action::CheckBundle {
+        let check = checks::Action::CheckBundle {
             refusals: refusals::refusals(bundle, facts),
             remarks: refusals::remarks(bundle, facts),
         };
-        self.add("check-bundle", &[""; 0], FILES_DEADLINE, check);
+        self.add("check-bundle", &[""; 0], FILES_DEADLINE, Action::Check(check));
         // What is refused must leave no trace, so everything waits for this check.
         let checked = ["check-bundle"];
-        let programs = Action::CheckPrograms { paths: bundle.required_programs.clone() };
+        let paths = bundle.required_programs.iter().map(ToString::to_string).collect();
+        let programs = Action::Check(checks::Action::CheckPrograms { paths });
         self.add("check-programs", &checked, FILES_DEADLINE, programs);
-        let folders = Action::MakeFolders { paths: FOLDERS.map(str::to_owned).to_vec() };
-        self.add("keep-before", &checked, FILES_DEADLINE, Action::KeepBefore);
+        let folders = folder::Action::MakeFolders { paths: FOLDERS.map(str::to_owned).to_vec() };
+        self.add("keep-before", &checked, FILES_DEADLINE, Action::Keep(keep::Action::KeepBefore));
         let kept = ["keep-before"];
-        self.add("make-folders", &kept, FILES_DEADLINE, folders);
-        self.add("stage-files", &kept, FILES_DEADLINE, Action::StageFiles { files: self.files(Early::No) });
+        self.add("make-folders", &kept, FILES_DEADLINE, Action::Folder(folders));
+        let stage = file::Action::StageFiles { files: self.files(Early::No) };
+        self.add("stage-files", &kept, FILES_DEADLINE, Action::File(stage));
         let all_prepared = ["check-programs", "make-folders", "stage-files"];
-        let close = Action::CloseGate { path: bundle.gate.path.clone() };
-        self.add_barrier("close-gate", &all_prepared, FILES_DEADLINE, close);
+        let close = gate::Action::CloseGate { path: bundle.gate.path.to_string() };
+        self.add_barrier("close-gate", &all_prepared, FILES_DEADLINE, Action::Gate(close));
     }
 
     fn write_files(&mut self) {
         let before = self.run_hooks_before_files();
         let files = self.files(Early::No);
-        self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::CommitFiles { files: files.clone() });
-        self.add("verify-files", &["commit-files"], FILES_DEADLINE, Action::VerifyFiles { files });
+        let commit = file::Action::CommitFiles { files: files.clone() };
+        self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::File(commit));
+        let verify = file::Action::VerifyFiles { files };
+        self.add("verify-files", &[COMMIT_STEP], FILES_DEADLINE, Action::File(verify));
         // Enabling reads unit files from the disk, so one reload after it serves both; a reload takes half a second.
-        let enabled = Action::EnableUnits { units: self.enabled_units() };
-        self.add("enable-units", &["commit-files"], RELOAD_DEADLINE, enabled);
+        let enabled = unit::Action::EnableUnits { units: self.enabled_units() };
+        self.add("enable-units", &[COMMIT_STEP], RELOAD_DEADLINE, Action::Unit(enabled));
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
         let units = self.bundle.units.iter().map(|unit| &unit.name).chain(hooks).cloned().collect();
-        self.add("remove-files", &["commit-files"], SERVICE_DEADLINE, Action::RemoveFiles);
-        self.add("reload-units", &["enable-units", "remove-files"], RELOAD_DEADLINE, Action::ReloadUnits { units });
+        self.add("remove-files", &[COMMIT_STEP], SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
+        let reload = Action::Unit(unit::Action::ReloadUnits { units });
+        self.add("reload-units", &["enable-units", "remove-files"], RELOAD_DEADLINE, reload);
     }
 
     /// Gives the step after which files may change. The units of these hooks come before all other files: systemd starts
@@ -257,10 +157,11 @@ impl Sequence<'_> {
         if files.is_empty() {
             return vec!["close-gate".to_owned()];
         }
-        let units = self.early_units().map(str::to_owned).collect();
-        self.add("commit-hooks", &["close-gate"], FILES_DEADLINE, Action::CommitHooks { files });
-        self.add("reload-hooks", &["commit-hooks"], RELOAD_DEADLINE, Action::ReloadUnits { units });
-        self.add_hooks(BEFORE_FILES, &["reload-hooks"])
+        let units = self.early_units().cloned().collect();
+        self.add("commit-hooks", &["close-gate"], FILES_DEADLINE, Action::File(file::Action::CommitHooks { files }));
+        let reload = Action::Unit(unit::Action::ReloadUnits { units });
+        self.add("reload-hooks", &["commit-hooks"], RELOAD_DEADLINE, reload);
+        self.add_hooks(Slot::BeforeFiles, &["reload-hooks"])
     }
 
     /// Gives the steps that the gate waits for.
@@ -271,8 +172,7 @@ impl Sequence<'_> {
     /// of each other start together.
     fn start_units(&mut self) -> Vec<String> {
         let started = units_with(self.bundle, Start::BeforeGate);
-        let runtime = runtime_unit(&self.bundle.runtime.name);
-        let position = started.iter().position(|unit| Some(unit.as_str()) == runtime);
+        let position = started.iter().position(|unit| *unit == self.bundle.runtime.unit);
         let (before_runtime, from_runtime) = started.split_at(position.unwrap_or(0));
         let (runtime, after_runtime) = from_runtime.split_at(usize::from(position.is_some()));
 
@@ -281,20 +181,21 @@ impl Sequence<'_> {
             ready: vec!["reload-units".to_owned()],
             all: vec!["verify-files".to_owned(), "reload-units".to_owned()],
         };
-        way.advance(self.add_hooks(AFTER_FILES, &way.all));
+        way.advance(self.add_hooks(Slot::AfterFiles, &way.all));
         way.advance(self.add_starts(before_runtime, &way.ready));
-        way.advance(self.add_hooks(BEFORE_RUNTIME, &way.ready));
+        way.advance(self.add_hooks(Slot::BeforeRuntime, &way.ready));
         way.advance(self.add_starts(runtime, &way.ready));
-        way.advance(self.add_hooks(AFTER_RUNTIME, &way.ready));
+        way.advance(self.add_hooks(Slot::AfterRuntime, &way.ready));
         way.advance(self.add_starts(after_runtime, &way.ready));
-        let hooks = self.add_hooks(BEFORE_KUBELET, &way.all);
+        let hooks = self.add_hooks(Slot::BeforeKubelet, &way.all);
         // Before these hooks have run, not even an attempt of a start is wanted.
         let armed_after = if hooks.is_empty() { vec!["reload-units".to_owned()] } else { hooks.clone() };
         way.advance(hooks);
         let configured = self.configure_snap(&armed_after);
         way.all.extend(configured);
         for unit in self.armed_units() {
-            way.all.push(self.add_unit("arm", &unit, &armed_after, Action::ArmUnit { unit: unit.clone() }));
+            let arm = unit::Action::ArmUnit { unit: unit.clone() };
+            way.all.push(self.add_unit("arm", &unit, &armed_after, arm));
         }
         way.all
     }
@@ -302,19 +203,21 @@ impl Sequence<'_> {
     /// In eksctl's order. Whatever starts the kubelet in between, its gate is shut. Its unit is not armed: a unit of the
     /// bundle watches the gate, and snapd could not wait for a start that waits for this very run.
     fn configure_snap(&mut self, needs: &[String]) -> Vec<String> {
-        let Some(PlannedSnap { snap, aliases, settings }) = self.snap.clone() else { return Vec::new() };
-        let [stop, set] = ["stop", "configure"].map(|verb| format!("{verb}-snap-{snap}"));
-        self.add("alias-snap-apps", needs, SERVICE_DEADLINE, Action::AliasSnapApps { aliases });
-        let stopped = Action::StopSnap { snap: snap.clone(), settings: settings.clone() };
+        let Some(Snap { name, aliases, settings }) = self.snap.clone() else { return Vec::new() };
+        let [stop, set] = ["stop", "configure"].map(|verb| format!("{verb}-snap-{name}"));
+        let alias = Action::Snap(snap::Action::AliasSnapApps { aliases });
+        self.add("alias-snap-apps", needs, SERVICE_DEADLINE, alias);
+        let stopped = Action::Snap(snap::Action::StopSnap { snap: name.clone(), settings: settings.clone() });
         self.add(&stop, &["alias-snap-apps"], SERVICE_DEADLINE, stopped);
-        let reset = Action::ResetUnit { unit: self.bundle.join.kubelet_unit.clone() };
+        let reset = Action::Unit(unit::Action::ResetUnit { unit: self.bundle.join.kubelet_unit.clone() });
         self.add("reset-kubelet", &[&stop], RELOAD_DEADLINE, reset);
-        self.add(&set, &["reset-kubelet"], SERVICE_DEADLINE, Action::SetSnap { snap, settings });
+        let configured = Action::Snap(snap::Action::SetSnap { snap: name, settings });
+        self.add(&set, &["reset-kubelet"], SERVICE_DEADLINE, configured);
         vec![set]
     }
 
     /// Those that start after the gate, by systemd's own doing.
-    fn armed_units(&self) -> Vec<String> {
+    fn armed_units(&self) -> Vec<UnitName> {
         let mut units = units_with(self.bundle, Start::AfterGate);
         units.retain(|unit| !self.snap.as_ref().is_some_and(|snap| snap.owns(unit)));
         units
@@ -323,45 +226,46 @@ impl Sequence<'_> {
     /// A machine that is about to reboot, or does not know the time, is no node yet. The time client may be one of the
     /// units that were started.
     fn settle_machine(&mut self, before_gate: &mut Vec<String>) {
-        self.add("check-clock", before_gate, CLOCK_DEADLINE, Action::CheckClock);
-        let reboot = Action::RebootIfRequired { markers: REBOOT_MARKERS.map(str::to_owned).to_vec() };
-        self.add_barrier("reboot-if-required", before_gate, FILES_DEADLINE, reboot);
+        self.add("check-clock", before_gate, CLOCK_DEADLINE, Action::Check(checks::Action::CheckClock));
+        let reboot = checks::Action::RebootIfRequired { markers: REBOOT_MARKERS.map(str::to_owned).to_vec() };
+        self.add_barrier("reboot-if-required", before_gate, FILES_DEADLINE, Action::Check(reboot));
         before_gate.extend(["check-clock", "reboot-if-required"].map(str::to_owned));
     }
 
     fn open_gate(&mut self, before_gate: &[String]) {
-        let open = Action::OpenGate { path: self.bundle.gate.path.clone(), environment: self.gate.clone() };
-        self.add_barrier("open-gate", before_gate, FILES_DEADLINE, open);
+        let open = gate::Action::OpenGate { path: self.bundle.gate.path.to_string(), environment: self.gate.clone() };
+        self.add_barrier("open-gate", before_gate, FILES_DEADLINE, Action::Gate(open));
         let mut released = Vec::new();
-        if let Some(snap) = self.snap.as_ref().map(|planned| planned.snap.clone()) {
+        if let Some(snap) = self.snap.as_ref().map(|snap| snap.name.clone()) {
             let id = format!("start-snap-{snap}");
-            self.add(&id, &["open-gate"], SERVICE_DEADLINE, Action::StartSnap { snap });
+            self.add(&id, &["open-gate"], SERVICE_DEADLINE, Action::Snap(snap::Action::StartSnap { snap }));
             released.push(id);
         }
         for unit in self.armed_units() {
-            let release = Action::ReleaseUnit { unit: unit.clone() };
+            let release = unit::Action::ReleaseUnit { unit: unit.clone() };
             released.push(self.add_unit("release", &unit, &["open-gate"], release));
         }
         released.push("open-gate".to_owned());
-        self.add_hooks(AFTER_KUBELET, &released);
+        self.add_hooks(Slot::AfterKubelet, &released);
     }
 
     fn files(&self, early: Early) -> Vec<PlannedFile> {
-        let is_early = |file: &&File| self.early_units().any(|unit| file.path == unit_path(unit));
-        self.bundle.files.iter().filter(|file| is_early(file) == (early == Early::Yes)).map(planned_file).collect()
+        let early_files: Vec<_> = self.early_units().filter_map(|unit| self.bundle.unit_file(unit)).collect();
+        let files = self.bundle.all_files();
+        let is_early = |file: &bundle::File| early_files.iter().any(|early| early.path == file.path);
+        files.iter().filter(|file| is_early(file) == (early == Early::Yes)).map(PlannedFile::from).collect()
     }
 
-    fn early_units(&self) -> impl Iterator<Item = &str> {
-        self.bundle.hooks.iter().filter(|hook| hook.slot == BEFORE_FILES).map(|hook| hook.unit.as_str())
+    fn early_units(&self) -> impl Iterator<Item = &UnitName> {
+        self.bundle.hooks.iter().filter(|hook| hook.slot == Slot::BeforeFiles).map(|hook| &hook.unit)
     }
 
     /// Without those that bring a file without an `[Install]` section: there is nothing to enable, and systemd would
     /// say "not enabled" for ever.
-    fn enabled_units(&self) -> Vec<String> {
-        let mut units = units_with(self.bundle, Start::BeforeGate);
-        units.extend(units_with(self.bundle, Start::AfterGate));
-        units.retain(|unit| unit_text(self.bundle, unit).is_none_or(|text| has_line(&text, "[Install]")));
-        units
+    fn enabled_units(&self) -> Vec<UnitName> {
+        let started = self.bundle.units.iter().filter(|unit| unit.start != Start::ByOthers);
+        let installable = started.filter(|unit| unit.brought.is_none_or(|nature| nature.installable));
+        installable.map(|unit| unit.name.clone()).collect()
     }
 
     fn add(&mut self, id: &str, needs: &[impl AsRef<str>], deadline: Duration, action: Action) {
@@ -376,30 +280,30 @@ impl Sequence<'_> {
         }
     }
 
-    /// `start-containerd` for `containerd.service`; other kinds of unit keep their suffix.
-    fn add_unit(&mut self, verb: &str, unit: &str, needs: &[impl AsRef<str>], action: Action) -> String {
-        let id = format!("{verb}-{}", unit.strip_suffix(".service").unwrap_or(unit));
-        self.add(&id, needs, SERVICE_DEADLINE, action);
+    fn add_unit(&mut self, verb: &str, unit: &str, needs: &[impl AsRef<str>], action: unit::Action) -> String {
+        let id = format!("{verb}-{}", short(unit));
+        self.add(&id, needs, SERVICE_DEADLINE, Action::Unit(action));
         id
     }
 
-    fn add_starts(&mut self, units: &[String], needs: &[String]) -> Vec<String> {
-        units.iter().map(|unit| self.add_unit("start", unit, needs, Action::StartUnit { unit: unit.clone() })).collect()
+    fn add_starts(&mut self, units: &[UnitName], needs: &[String]) -> Vec<String> {
+        let start = |unit: &UnitName| unit::Action::StartUnit { unit: unit.clone() };
+        units.iter().map(|unit| self.add_unit("start", unit, needs, start(unit))).collect()
     }
 
     /// One after the other, in the order of their names; gives the last one, if there is any. What a hook did cannot be
     /// read back from the machine, so the journal remembers it: each is a barrier.
-    fn add_hooks(&mut self, slot: &str, needs: &[impl AsRef<str>]) -> Vec<String> {
+    fn add_hooks(&mut self, slot: Slot, needs: &[impl AsRef<str>]) -> Vec<String> {
         let mut last: Vec<String> = Vec::new();
         for hook in self.bundle.hooks.iter().filter(|hook| hook.slot == slot) {
             let id = format!("run-hook-{}", hook.name);
             let deadline = Duration::from_secs(hook.timeout_seconds).saturating_add(HOOK_MARGIN);
-            let action = Action::RunHook {
+            let action = Action::Hook(hook::Action::RunHook {
                 hook: hook.name.clone(),
-                slot: hook.slot.clone(),
+                slot,
                 unit: hook.unit.clone(),
-                required: hook.required,
-            };
+                necessity: hook.necessity,
+            });
             match last.as_slice() {
                 [] => self.add_barrier(&id, needs, deadline, action),
                 before => self.add_barrier(&id, before, deadline, action),
@@ -432,29 +336,4 @@ impl Way {
 enum Early {
     Yes,
     No,
-}
-
-/// The unit by which this runtime is started.
-fn runtime_unit(runtime: &str) -> Option<&'static str> {
-    match runtime {
-        "containerd" => Some("containerd.service"),
-        "cri-o" => Some("crio.service"),
-        "docker" => Some("docker.service"),
-        _ => None,
-    }
-}
-
-fn unit_path(unit: &str) -> String {
-    format!("{UNIT_FOLDER}/{unit}")
-}
-
-/// The file of a unit, if the bundle and not the image brings it.
-pub(crate) fn unit_text<'a>(bundle: &'a Bundle, unit: &str) -> Option<Cow<'a, str>> {
-    let path = unit_path(unit);
-    let file = bundle.files.iter().find(|file| file.path == path)?;
-    Some(String::from_utf8_lossy(&file.content))
-}
-
-pub(crate) fn has_line(text: &str, wanted: &str) -> bool {
-    text.lines().any(|line| line.trim() == wanted)
 }

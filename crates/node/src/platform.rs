@@ -21,9 +21,9 @@ use host::disk::{Disk, DiskError};
 use host::files::{self, Difference, FileError, FileWrite};
 use host::machine::{Machine, random_u64};
 use host::volumes::{FolderVolumes, Volumes};
-use render::bundle::MAX_BUNDLE_BYTES;
-use render::delivery::UserDataError;
-use render::{Payload, read_user_data};
+
+
+use bundle::{BUNDLE_PATH, MAX_BUNDLE_BYTES, Payload, UserDataError, read_user_data};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -149,7 +149,7 @@ impl PlatformSource {
         let Heard { record, was_kept, .. } = self.hear(Wanted::FactsAndUserData, tell)?;
         let Some(delivered) = record.payload else {
             let platform = record.metadata.platform;
-            let path = render::BUNDLE_PATH;
+            let path = BUNDLE_PATH;
             return Err(PlatformError::NoUserData { path, platform: platform.value, by: platform.source });
         };
         parse(delivered, was_kept)

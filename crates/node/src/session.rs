@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use bundle::Bundle;
 use engine::{
-    Clock, Condition, Digest, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening,
-    Plan, PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepError, StepId,
+    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening,
+    Plan, PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepContext, StepError, StepId,
     Timestamp, Workers,
 };
 use host::disk::{Disk, DiskError};
@@ -14,16 +15,18 @@ use host::files::FileError;
 use host::machine::{Machine, MachineError};
 use host::snaps::Snaps;
 use host::units::Units;
-use render::bundle::Bundle;
 
 use crate::bundle_source::{BundleSourceError, Delivered, Way};
 use crate::expected::ExpectedPlan;
 use crate::facts::{Facts, FactsError, gather_facts};
+use crate::failure::chain;
+use crate::gate_facts;
 use crate::kept;
 use crate::plan::{Action, COMMIT_STEP, plan_first_boot};
 use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
-use crate::steps::{NodeExecutor, Ownership, chain};
+use crate::resource::snap::planned_snap;
+use crate::resource::{Identity, Node, Ownership, Tools, gate};
 use crate::store::{JournalFile, JournalSnapshot};
 
 /// Lost at a reboot, as it should be.
@@ -48,6 +51,42 @@ impl NodeHost {
             None => Ok(self.machine.hostname()?.to_lowercase()),
         }
     }
+
+    pub(crate) fn tools<'a>(&'a self, clock: &'a dyn Clock) -> Tools<'a> {
+        Tools {
+            disk: self.disk.as_ref(),
+            units: self.units.as_ref(),
+            snaps: self.snaps.as_ref(),
+            clock,
+            ownership: self.ownership,
+        }
+    }
+
+    /// This machine on its way to what the bundle wants.
+    pub(crate) fn node<'a>(
+        &'a self,
+        bundle: &'a Bundle,
+        facts: &Facts,
+        clock: &'a dyn Clock,
+        past: &Past,
+    ) -> Node<'a> {
+        let identity = Identity { bundle: bundle.digest(), machine: facts.machine_id.value.clone() };
+        let environment = gate_facts::resolve(bundle, facts).environment;
+        Node {
+            tools: self.tools(clock),
+            bundle,
+            files: bundle.all_files(),
+            // What cannot be planned is refused by the first step.
+            snap: planned_snap(bundle, &environment).ok().flatten(),
+            gate: gate::whole(environment, &identity),
+            identity,
+            committed_before: past.committed,
+            newest_record: past.newest_record,
+            files_are_as_planned: AtomicBool::new(false),
+            staged: Mutex::new(None),
+            starts: Mutex::new(()),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +106,8 @@ pub enum SessionError {
     Forget(#[source] FileError),
     #[error("cannot look at the files of this node")]
     Look(#[source] FileError),
+    #[error("cannot look at this node")]
+    Verify(#[source] StepError),
     #[error("what the platform said cannot be kept on this node")]
     KeepPlatform(#[source] FileError),
     #[error(transparent)]
@@ -87,6 +128,7 @@ impl SessionError {
             Self::Busy => ErrorClass::Transient,
             Self::Plan(_) | Self::OtherPlan(_) | Self::NotDelivered(_) => ErrorClass::WrongInput,
             Self::Facts(error) if error.may_pass() => ErrorClass::Transient,
+            Self::Verify(error) => error.class,
             Self::Facts(_)
             | Self::KeepPlatform(_)
             | Self::Lock(_)
@@ -115,13 +157,13 @@ pub fn prepare(host: &NodeHost, bundle: &Bundle) -> Result<(Facts, Plan<Action>)
 pub fn preview(
     host: &NodeHost,
     bundle: &Bundle,
+    facts: &Facts,
     plan: &Plan<Action>,
     clock: &dyn Clock,
 ) -> Result<Vec<Preview>, SessionError> {
     let (journal, _) = Journal::open(JournalSnapshot::load(host.disk.as_ref()))?;
-    let digest = plan.digest();
-    let done = journal.history(&digest);
-    let executor = executor(host, bundle, digest, clock, &Past::of(journal.events()));
+    let executor = host.node(bundle, facts, clock, &Past::of(journal.events()));
+    let done = journal.history(&executor.identity.digest());
     let look = |step: &Step<Action>| {
         let history = History { done_before: done.contains(&step.id) };
         Preview { step: step.id.clone(), condition: executor.check(step, &history) }
@@ -136,7 +178,8 @@ pub struct Preview {
 }
 
 /// What the journal says about this machine, whatever the plan.
-struct Past {
+#[derive(Default)]
+pub(crate) struct Past {
     /// Files of a bundle were switched in, and not undone since.
     committed: bool,
     newest_record: Timestamp,
@@ -156,25 +199,13 @@ impl Past {
     }
 }
 
-fn executor<'a>(
-    host: &'a NodeHost,
-    bundle: &'a Bundle,
-    plan: Digest,
-    clock: &'a dyn Clock,
-    past: &Past,
-) -> NodeExecutor<'a> {
-    NodeExecutor {
-        committed_before: past.committed,
-        newest_record: past.newest_record,
-        disk: host.disk.as_ref(),
-        units: host.units.as_ref(),
-        snaps: host.snaps.as_ref(),
-        bundle,
-        plan,
-        ownership: host.ownership,
-        clock,
-        files_are_as_planned: AtomicBool::new(false),
-        staged: Mutex::new(None),
+impl Executor<Action> for Node<'_> {
+    fn check(&self, step: &Step<Action>, history: &History) -> Result<Condition, StepError> {
+        step.action.deed().check(self, history)
+    }
+
+    fn apply(&self, step: &Step<Action>, context: &StepContext<'_>) -> Result<(), StepError> {
+        step.action.deed().apply(self, context)
     }
 }
 
@@ -277,11 +308,11 @@ fn converge(
         return give_up(opening, GATHER_FACTS, error, bundle);
     }
     opening.facts(facts.notes());
-    let digest = plan.digest();
-    let executor = executor(host, &bundle, digest.clone(), surroundings.clock, &past);
+    let executor = host.node(&bundle, facts, surroundings.clock, &past);
     let report = opening.run(PlannedRun {
         plan,
-        digest,
+        digest: plan.digest(),
+        identity: executor.identity.digest(),
         executor: &executor,
         jitter: surroundings.jitter,
         retry: RetryPolicy::default(),

@@ -4,20 +4,19 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use bundle::{Bundle, BundleError, EKSCTL_GATE_PATH, GATE_PATH, PayloadError, Stub};
 use engine::{ErrorClass, FactNote, Report, RunOutcome, StepOutcome};
 use host::disk::{Disk, DiskError};
-use host::units::{UnitName, UnitState, Units};
-use render::Stub;
-use render::bundle::Bundle;
-use render::gate::{EKSCTL_GATE_PATH, GATE_PATH};
+use host::units::{UnitState, Units};
 use serde::Serialize;
 
 use crate::bundle_source::{BundleSourceError, Delivered};
-use crate::gate::{self, GateState};
+use crate::failure::chain;
 use crate::outlook::{Outlook, Worker, failing_since, outlook};
 use crate::reset::RESTORE_STEP;
+use crate::resource::gate::{self, GateState};
+use crate::resource::host_name;
 use crate::session::{LOCK_PATH, load_events};
-use crate::steps::chain;
 
 /// In the order in which a node goes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -121,11 +120,11 @@ fn judge(
     let (bundle, source) = match delivered {
         Ok(delivered) => (delivered.bundle, delivered.source),
         Err(BundleSourceError::NotFetched { stub }) => return Ok((not_fetched(disk, &stub, last_run)?, None)),
-        Err(error) => return Ok((without_bundle(&error, last_run), None)),
+        Err(error) => return Ok((without_bundle(disk, &error, last_run)?, None)),
     };
     let gate = gate::observe(disk, &bundle.gate.path)?;
-    let joined = disk.stat(Path::new(&bundle.join.client_certificate))?.is_some();
-    let kubelet = units.state(&UnitName(bundle.join.kubelet_unit.clone())).ok();
+    let joined = disk.stat(bundle.join.client_certificate.as_path())?.is_some();
+    let kubelet = units.state(&host_name(&bundle.join.kubelet_unit)).ok();
     let (phase, summary, blocked) = assess(&bundle, &gate, joined, last_run.as_ref());
     let status = Status {
         phase,
@@ -136,7 +135,7 @@ fn judge(
         notes: notes(last_run.as_ref()),
         cluster: Some(bundle.cluster.clone()),
         group: Some(bundle.group.clone()),
-        bundle: Some(bundle.digest()),
+        bundle: Some(bundle.digest().to_string()),
         bundle_source: Some(source),
         plan: plan_of(last_run.as_ref()),
         gate: describe_gate(&gate),
@@ -153,7 +152,7 @@ fn assess(
     last_run: Option<&Report>,
 ) -> (Phase, String, Option<Blocked>) {
     if let GateState::Open { bundle: opened_by, .. } = gate {
-        if *opened_by != bundle.digest() {
+        if opened_by != bundle.digest().as_str() {
             let phase = if joined { Phase::Joined } else { Phase::Joining };
             let summary = "complete as an earlier bundle wanted it; another one is here now; next: nodestrap apply";
             return (phase, summary.to_owned(), None);
@@ -238,7 +237,7 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
         notes: Vec::new(),
         cluster: Some(stub.cluster.clone()),
         group: Some(stub.group.clone()),
-        bundle: Some(stub.digest.clone()),
+        bundle: Some(stub.digest.to_string()),
         bundle_source: None,
         plan: plan_of(last_run.as_ref()),
         gate: describe_gate(&gate),
@@ -258,9 +257,21 @@ pub(crate) fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> 
     }
 }
 
-fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status {
-    let (phase, summary) = match error {
-        BundleSourceError::Absent { .. } => (Phase::NotDelivered, "no bundle was delivered to this node"),
+fn without_bundle(
+    disk: &dyn Disk,
+    error: &BundleSourceError,
+    last_run: Option<Report>,
+) -> Result<Status, DiskError> {
+    let gate = observe_any_gate(disk)?;
+    let is_older = matches!(
+        error,
+        BundleSourceError::Broken { source: PayloadError::Bundle(BundleError::OlderApiVersion { .. }), .. }
+    );
+    let (phase, summary) = match (error, &gate) {
+        (BundleSourceError::Absent { .. }, _) => (Phase::NotDelivered, "no bundle was delivered to this node"),
+        (_, GateState::Open { .. }) if is_older => {
+            (Phase::BundleBroken, "complete as an older nodestrap made it, and stays so; its bundle has to be rendered again")
+        }
         _ => (Phase::BundleBroken, "the bundle on this node cannot be used"),
     };
     let is_forbidden =
@@ -272,7 +283,7 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
     };
     let (by, advice) = ("bundle".to_owned(), Some(advice.to_owned()));
     let blocked = Blocked { by, class, reason: chain(error), advice, since: None };
-    Status {
+    Ok(Status {
         phase,
         summary: summary.to_owned(),
         outlook: Outlook::default(),
@@ -284,10 +295,10 @@ fn without_bundle(error: &BundleSourceError, last_run: Option<Report>) -> Status
         bundle: None,
         bundle_source: None,
         plan: plan_of(last_run.as_ref()),
-        gate: "unknown".to_owned(),
+        gate: describe_gate(&gate),
         kubelet: None,
         last_run,
-    }
+    })
 }
 
 fn describe_gate(gate: &GateState) -> String {

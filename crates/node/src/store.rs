@@ -7,7 +7,7 @@ use engine::LogStore;
 use host::disk::{Disk, DiskError};
 use host::files;
 
-use crate::steps::chain;
+use crate::failure::chain;
 
 /// Everything that nodestrap remembers about this node.
 pub const STATE_FOLDER: &str = "/var/lib/nodestrap";

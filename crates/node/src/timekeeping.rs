@@ -8,10 +8,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bundle::Bundle;
 use data_encoding::BASE64;
 use engine::{Clock, Deadline, Timestamp};
 use host::disk::{Disk, DiskError};
-use render::bundle::Bundle;
 
 use crate::plan::CLOCK_DEADLINE;
 use crate::session::load_events;

@@ -12,16 +12,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bundle::{Bundle, GATE_PATH, WEBHOOK_SETTINGS_PATH, Webhook};
 use engine::{Report, RunOutcome};
 use fetch::{Post, PostError};
 use host::disk::{Disk, DiskError};
 use host::files::{self, FileError};
-use render::bundle::Bundle;
-use render::gate::GATE_PATH;
-use render::webhook::{WEBHOOK_SETTINGS_PATH, WebhookSettings};
 use serde::Serialize;
 
-use crate::gate::{self, GateState};
+use crate::resource::gate::{self, GateState};
 use crate::session::{Applied, NodeHost};
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
@@ -31,6 +29,9 @@ pub const SUCCESS_PATH: &str = "/run/nodestrap/success";
 pub const FAILED_PATH: &str = "/run/nodestrap/failed";
 /// The contract of Cluster API's bootstrap providers.
 pub const CLUSTER_API_PATH: &str = "/run/cluster-api/bootstrap-success.complete";
+
+/// Of the report, which has not changed with the bundle.
+const API_VERSION: &str = "nodestrap.io/v1alpha1";
 
 /// No secrets inside.
 const MODE: u32 = 0o644;
@@ -86,7 +87,7 @@ impl NodeReport {
         let of = bundle.map(|bundle| format!(" of {}/{}", bundle.cluster, bundle.group)).unwrap_or_default();
         let summary = format!("{node}{of}: {}", describe(&report.outcome, gate_open));
         Self {
-            api_version: render::bundle::API_VERSION,
+            api_version: API_VERSION,
             kind: "NodeReport",
             result,
             summary,
@@ -94,7 +95,7 @@ impl NodeReport {
             hostname,
             cluster: bundle.map(|bundle| bundle.cluster.clone()),
             group: bundle.map(|bundle| bundle.group.clone()),
-            bundle: bundle.map(Bundle::digest),
+            bundle: bundle.map(|bundle| bundle.digest().to_string()),
             run: report.clone(),
         }
     }
@@ -176,22 +177,20 @@ pub fn tell_webhook(
 ) -> Option<Result<(), PostError>> {
     let settings = webhook(disk, applied.bundle.as_ref())?;
     let deadline = if report.gate_open { SUCCESS_DEADLINE } else { FAILURE_DEADLINE };
+    let headers = settings.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
     Some(fetch::post(&Post {
-        url: &settings.url,
+        url: settings.url.expose(),
         authorities: settings.certificate_authority.as_deref(),
-        headers: &settings.headers,
+        headers: &headers,
         body: report.to_json().as_bytes(),
         deadline,
         random,
     }))
 }
 
-fn webhook(disk: &dyn Disk, bundle: Option<&Bundle>) -> Option<WebhookSettings> {
+fn webhook(disk: &dyn Disk, bundle: Option<&Bundle>) -> Option<Webhook> {
     match bundle {
-        Some(bundle) => {
-            let file = bundle.files.iter().find(|file| file.path == WEBHOOK_SETTINGS_PATH)?;
-            WebhookSettings::parse(&file.content).ok()
-        }
-        None => WebhookSettings::parse(&disk.read(Path::new(WEBHOOK_SETTINGS_PATH), SETTINGS_LIMIT).ok()??).ok(),
+        Some(bundle) => bundle.webhook.clone(),
+        None => Webhook::parse(&disk.read(Path::new(WEBHOOK_SETTINGS_PATH), SETTINGS_LIMIT).ok()??).ok(),
     }
 }

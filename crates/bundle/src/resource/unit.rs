@@ -109,7 +109,8 @@ pub fn started_with(bundle: &Bundle, gate: &BTreeMap<String, String>, unit: &Uni
     let read = files.iter().filter(|file| file.read_by.units.contains(unit));
     let files: Vec<_> = read.map(|file| (&file.path, file.mode, file.sha256().to_owned())).collect();
     let gate = (*unit == bundle.join.kubelet_unit).then_some((&bundle.gate.path, gate));
-    Digest::of(canonical(&(files, gate)).as_bytes())
+    let snap = bundle.snap.as_ref().filter(|snap| snap.owns(unit));
+    Digest::of(canonical(&(files, gate, snap)).as_bytes())
 }
 
 /// Units that run after what a hook of this slot may have changed, and so start anew after it.

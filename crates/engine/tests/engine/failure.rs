@@ -89,8 +89,10 @@ fn rests_stay_within_the_jitter_and_the_deadline_for_any_random_numbers() {
         let heard = std::cell::RefCell::new(Vec::new());
         let (mut journal, _) = Journal::open(FakeStore::default()).unwrap();
         let retry = RetryPolicy { base: Duration::from_millis(50), cap: Duration::from_secs(2) };
+        let plan = plan(vec![step("a", &[])]);
         Run {
-            plan: &plan(vec![step("a", &[])]),
+            plan: &plan,
+            identity: plan.digest(),
             executor: &executor,
             journal: &mut journal,
             clock: &clock,

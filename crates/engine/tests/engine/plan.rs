@@ -35,17 +35,17 @@ fn a_step_that_needs_itself_is_a_circle() {
 }
 
 #[test]
-fn canonical_json_is_compact_and_sorted_at_every_depth() {
+fn the_json_under_the_digest_is_compact_and_has_one_order() {
     let action = BTreeMap::from([("b", 1), ("a", 2)]);
     let step =
         engine::Step { id: "w".into(), needs: vec![], action, deadline: Duration::from_millis(1500), barrier: true };
     let inputs = BTreeMap::from([("bundle".to_owned(), "quo\"te".to_owned())]);
     let plan = Plan::new(inputs, vec![step]).unwrap();
     let expected = concat!(
-        r#"{"inputs":{"bundle":"quo\"te"},"steps":[{"action":{"a":2,"b":1},"barrier":true,"#,
-        r#""deadlineMs":1500,"id":"w","needs":[]}]}"#
+        r#"{"inputs":{"bundle":"quo\"te"},"steps":[{"id":"w","needs":[],"action":{"a":2,"b":1},"#,
+        r#""deadlineMs":1500,"barrier":true}]}"#
     );
-    assert_eq!(plan.canonical_json(), expected);
+    assert_eq!(plan.to_json(), expected);
     assert_eq!(plan.digest(), engine::Digest::of(expected.as_bytes()));
 }
 
@@ -59,14 +59,14 @@ fn the_digest_changes_with_anything_in_the_plan() {
     others[3].steps[0].deadline = Duration::from_secs(31);
     others[4].steps[0].barrier = true;
     for other in &others {
-        assert_ne!(other.digest(), base.digest(), "{}", other.canonical_json());
+        assert_ne!(other.digest(), base.digest(), "{}", other.to_json());
     }
 }
 
 #[test]
 fn a_plan_reads_back_from_its_json_and_is_validated_again() {
     let plan = plan(vec![step("a", &[]), step("b", &["a"])]);
-    let text = plan.canonical_json();
+    let text = plan.to_json();
     assert_eq!(serde_json::from_str::<Plan<Action>>(&text).unwrap(), plan);
     let error = serde_json::from_str::<Plan<Action>>(&text.replace(r#"["a"]"#, r#"["z"]"#)).unwrap_err();
     assert!(error.to_string().contains("needs `z`"), "{error}");

@@ -36,8 +36,10 @@ fn three() -> Plan<String> {
 
 fn run_in(store: &FakeStore, boot_id: &str, executor: &Asks, workers: Workers) -> Report {
     let (mut journal, _) = Journal::open(store.clone()).unwrap();
+    let plan = three();
     let run = Run {
-        plan: &three(),
+        plan: &plan,
+        identity: plan.digest(),
         executor,
         journal: &mut journal,
         clock: &FakeClock::default(),

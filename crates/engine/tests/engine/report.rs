@@ -134,6 +134,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         let kind = match kind {
             0 | 1 => EventKind::RunStarted {
                 plan: engine::Digest::of(b"p"),
+                identity: None,
                 boot_id: format!("b{attempt}"),
                 steps: vec![outline("a", &["c"]), outline("b", &["a"]), outline("c", &["b", "nobody"])],
             },

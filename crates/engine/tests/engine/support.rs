@@ -166,6 +166,7 @@ pub(crate) fn run_heard_by(
     let (mut journal, _) = Journal::open(store).unwrap();
     Run {
         plan,
+        identity: plan.digest(),
         executor,
         journal: &mut journal,
         clock,

@@ -134,9 +134,27 @@ impl Snaps for FakeSnaps {
         })
     }
 
-    fn set(&self, snap: &str, settings: &BTreeMap<String, String>, _deadline: Duration) -> Result<(), SnapError> {
+    fn remove_alias(&self, alias: &str, _deadline: Duration) -> Result<(), SnapError> {
+        let app = self.with(|state| state.aliases.get(alias).cloned()).unwrap_or_default();
+        self.change("unalias", alias, app.split('.').next().unwrap_or_default(), |state| {
+            state.aliases.remove(alias);
+        })
+    }
+
+    fn set(
+        &self,
+        snap: &str,
+        settings: &BTreeMap<String, Option<String>>,
+        _deadline: Duration,
+    ) -> Result<(), SnapError> {
         self.change("setting", snap, snap, |state| {
-            state.settings.entry(snap.to_owned()).or_default().extend(settings.clone());
+            let known = state.settings.entry(snap.to_owned()).or_default();
+            for (key, value) in settings {
+                match value {
+                    Some(value) => drop(known.insert(key.clone(), value.clone())),
+                    None => drop(known.remove(key)),
+                }
+            }
         })
     }
 

@@ -255,9 +255,23 @@ impl Snaps for SnapdSnaps {
         self.change(&ask, deadline)
     }
 
-    fn set(&self, snap: &str, settings: &BTreeMap<String, String>, deadline: Duration) -> Result<(), SnapError> {
+    fn remove_alias(&self, alias: &str, deadline: Duration) -> Result<(), SnapError> {
+        // Without a snap, which would mean all of its aliases.
+        let body = json!({ "action": "unalias", "alias": alias });
+        let path = "/v2/aliases".to_owned();
+        let ask = Ask { operation: "unalias", what: alias, method: Method::POST, path, body: Some(body) };
+        self.change(&ask, deadline)
+    }
+
+    fn set(
+        &self,
+        snap: &str,
+        settings: &BTreeMap<String, Option<String>>,
+        deadline: Duration,
+    ) -> Result<(), SnapError> {
+        let value = |text: &Option<String>| text.as_deref().map_or(Value::Null, as_value);
         let body: serde_json::Map<String, Value> =
-            settings.iter().map(|(key, text)| (key.clone(), as_value(text))).collect();
+            settings.iter().map(|(key, text)| (key.clone(), value(text))).collect();
         let path = format!("/v2/snaps/{}/conf", name(snap)?);
         let body = Some(Value::Object(body));
         self.change(&Ask { operation: "setting", what: snap, method: Method::PUT, path, body }, deadline)

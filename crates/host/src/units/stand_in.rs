@@ -149,15 +149,36 @@ pub(crate) fn enable_on_disk(disk: &dyn Disk, units: &[UnitName]) -> Result<(), 
     Ok(())
 }
 
-/// Takes the links that `enable` made away, and the folders that are empty then. A unit that is gone has none.
+/// Takes every link to these units away, as systemd does, whatever their files say now; and the folders that are empty then.
 pub(crate) fn disable_on_disk(disk: &dyn Disk, units: &[UnitName]) -> Result<(), UnitError> {
     for unit in units {
-        let Found::File { content, .. } = find(disk, "disable", unit)? else { continue };
-        for link in links(unit, &parse_install(&content)) {
-            remove_link(disk, &link).map_err(|source| call("disable", &unit.0, source.into()))?;
+        let failed = |source: DiskError| call("disable", &unit.0, source.into());
+        for link in links_to(disk, unit).map_err(failed)? {
+            remove_link(disk, &link).map_err(failed)?;
         }
     }
     Ok(())
+}
+
+fn links_to(disk: &dyn Disk, unit: &UnitName) -> Result<Vec<PathBuf>, DiskError> {
+    let folder = Path::new(LINK_FOLDER);
+    let mut places = Vec::new();
+    for name in disk.list(folder)? {
+        let path = folder.join(&name);
+        match name.ends_with(".wants") || name.ends_with(".requires") {
+            true => places.extend(disk.list(&path)?.into_iter().map(|link| path.join(link))),
+            false => places.push(path),
+        }
+    }
+    let mut found = Vec::new();
+    for place in places {
+        if let Some(Kind::Link { target }) = disk.stat(&place)?.map(|stat| stat.kind)
+            && target.rsplit('/').next() == Some(&unit.0)
+        {
+            found.push(place);
+        }
+    }
+    Ok(found)
 }
 
 fn remove_link(disk: &dyn Disk, link: &Path) -> Result<(), DiskError> {

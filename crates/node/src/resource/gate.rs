@@ -1,0 +1,248 @@
+//! The gate: the file without which the kubelet does not start.
+//!
+//! Its last line is a checksum of all the others, so that an empty, torn or edited file is recognised and counts as absent; it
+//! also names the bundle and the machine for which it was opened.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bundle::resource::{Aspect, Difference};
+use bundle::{GATE_PATH, UNIT_FOLDER, check_gate, render_gate};
+use engine::{Condition, History, StepContext, StepError};
+use host::disk::{Disk, DiskError};
+use host::files;
+use serde::{Deserialize, Serialize};
+
+use super::file::FILES_DEADLINE;
+use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
+use super::{Deed, Family, Identity, Node, UndoPhase, UndoStep, Undoing, Verified};
+use crate::failure::{disk_error, file_error};
+use crate::reset::ResetAction;
+
+pub(crate) struct Gates;
+
+/// No secrets inside; the kubelet's unit and people read it.
+const MODE: u32 = 0o644;
+
+/// Far more than any gate.
+const GATE_LIMIT: u64 = 256 * 1024;
+
+const BUNDLE_VARIABLE: &str = "NODESTRAP_BUNDLE";
+const MACHINE_VARIABLE: &str = "NODESTRAP_MACHINE";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateState {
+    Absent,
+    /// Whole, and opened for this bundle; the rest of what stands in it.
+    Open {
+        bundle: String,
+        environment: BTreeMap<String, String>,
+    },
+    Damaged {
+        reason: String,
+    },
+}
+
+/// All that stands in the gate of a node: what the bundle and the machine say, and for whom it is open.
+pub(crate) fn whole(environment: BTreeMap<String, String>, identity: &Identity) -> BTreeMap<String, String> {
+    let bound =
+        [(BUNDLE_VARIABLE, identity.bundle.to_string()), (MACHINE_VARIABLE, identity.machine.clone())];
+    environment.into_iter().chain(bound.map(|(name, value)| (name.to_owned(), value))).collect()
+}
+
+pub fn observe(disk: &dyn Disk, path: &str) -> Result<GateState, DiskError> {
+    let Some(bytes) = disk.read(Path::new(path), GATE_LIMIT)? else {
+        return Ok(GateState::Absent);
+    };
+    Ok(match check_gate(&bytes) {
+        Ok(environment) => match environment.get(BUNDLE_VARIABLE).cloned() {
+            Some(bundle) => GateState::Open { bundle, environment },
+            None => GateState::Damaged { reason: format!("{BUNDLE_VARIABLE} is missing") },
+        },
+        Err(damage) => GateState::Damaged { reason: damage.to_string() },
+    })
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Action {
+    /// A gate of another bundle or machine is taken away before the first change: from here on a crash means "not started".
+    CloseGate { path: String },
+    OpenGate { path: String, environment: BTreeMap<String, String> },
+}
+
+impl Node<'_> {
+    fn gate_state(&self, path: &str) -> Result<GateState, StepError> {
+        observe(self.tools.disk, path).map_err(|error| disk_error(&error))
+    }
+
+    /// The gate is open for this very bundle and this machine.
+    pub(crate) fn is_complete(&self) -> Result<bool, StepError> {
+        Ok(self.is_open(&self.gate_state(&self.bundle.gate.path)?))
+    }
+
+    fn is_open(&self, gate: &GateState) -> bool {
+        matches!(gate, GateState::Open { environment, .. } if *environment == self.gate)
+    }
+
+    /// Gates that earlier bundles had elsewhere, and that are still ours.
+    fn other_gates(&self) -> Result<Vec<String>, StepError> {
+        let record = record::load_for_step(self.tools.disk)?;
+        let undoing = Undoing { tools: self.tools, record: &record };
+        let mut others = Vec::new();
+        for path in record.gates.keys().filter(|path| self.bundle.gate.path != ***path) {
+            if undoing.gate_is_ours(path)? {
+                others.push(path.clone());
+            }
+        }
+        Ok(others)
+    }
+
+    /// What an earlier run wrote can be seen, but need not be durable if that run was cut off before its sync; nor are the
+    /// links by which systemd enables units. So everything the gate vouches for is synced first.
+    fn open_gate(&self, path: &str) -> Result<(), files::FileError> {
+        // One file of each folder stands for all: they lie on the same file system.
+        let by_folder: BTreeMap<_, _> =
+            self.files.iter().map(|file| file.path.as_path()).map(|path| (path.parent(), path)).collect();
+        let more = [Path::new(UNIT_FOLDER), Path::new(RECORD_PATH)];
+        let vouched: Vec<&Path> = by_folder.into_values().chain(more).collect();
+        files::sync_all(self.tools.disk, &vouched)?;
+        let bytes = render_gate(&self.gate);
+        files::write_durable(self.tools.disk, Path::new(path), MODE, &bytes, self.tools.ownership.owner())
+    }
+}
+
+impl Deed<Node<'_>> for Action {
+    fn check(&self, node: &Node<'_>, history: &History) -> Result<Condition, StepError> {
+        match self {
+            Self::CloseGate { path } => Ok(match node.gate_state(path)? {
+                open if node.is_open(&open) => Condition::AlreadySo,
+                GateState::Absent => match node.other_gates()?.first() {
+                    None => Condition::AlreadySo,
+                    Some(other) => Condition::Needed(format!("{other} was opened for another bundle")),
+                },
+                GateState::Open { bundle, .. } if bundle != node.identity.bundle.as_str() => {
+                    Condition::Needed(format!("it was opened for bundle {bundle}"))
+                }
+                GateState::Open { .. } => Condition::Needed("it was opened with other facts of the machine".to_owned()),
+                GateState::Damaged { reason } => Condition::Needed(format!("it is damaged: {reason}")),
+            }),
+            Self::OpenGate { path, .. } => {
+                let leftover = files::has_leftover(node.tools.disk, Path::new(path));
+                let leftover = leftover.map_err(|error| file_error(&error))?;
+                // The journal knows of a gate only once it is durable. One that is seen without it may be the work of a run
+                // that was killed before its last sync: a power cut could still take it away.
+                Ok(match node.is_open(&node.gate_state(path)?) {
+                    true if !leftover && history.done_before => Condition::AlreadySo,
+                    true => Condition::Needed("it is there, but nothing says that it would survive a power cut".to_owned()),
+                    false => Condition::Needed("last, when everything else is in place".to_owned()),
+                })
+            }
+        }
+    }
+
+    fn apply(&self, node: &Node<'_>, _: &StepContext<'_>) -> Result<(), StepError> {
+        let done = match self {
+            Self::CloseGate { path } => {
+                let others = node.other_gates()?;
+                // A gate that was there before nodestrap came is among what is kept.
+                files::sync_all(node.tools.disk, &[Path::new(RECORD_PATH)]).and_then(|()| {
+                    let paths = others.iter().chain([path]);
+                    paths.into_iter().try_for_each(|path| files::remove_durable(node.tools.disk, Path::new(path)).map(drop))
+                })
+            }
+            Self::OpenGate { path, .. } => node.open_gate(path),
+        };
+        done.map_err(|error| file_error(&error))
+    }
+}
+
+impl Family for Gates {
+    fn keep(&self, node: &Node<'_>, _: &Record, record: &mut Record) -> Result<(), StepError> {
+        let gate = &node.bundle.gate.path;
+        if record.gates.contains_key(gate.as_str()) {
+            return Ok(());
+        }
+        let ours = match node.gate_state(gate)? {
+            GateState::Absent | GateState::Open { .. } => true,
+            GateState::Damaged { .. } => node.committed_before,
+        };
+        let before = match ours {
+            true => Before::Absent,
+            false => record::look(node.tools.disk, gate).map_err(|error| disk_error(&error))?,
+        };
+        record.gates.insert(gate.to_string(), before);
+        Ok(())
+    }
+
+    fn verify(&self, node: &Node<'_>) -> Result<Verified, StepError> {
+        let path = node.bundle.gate.path.as_str();
+        let found = match node.gate_state(path)? {
+            open if node.is_open(&open) => return Ok(Verified::default()),
+            GateState::Open { bundle, .. } if bundle != node.identity.bundle.as_str() => {
+                format!("open for another bundle, {bundle}")
+            }
+            GateState::Open { .. } => "open for other facts of this machine".to_owned(),
+            GateState::Absent => "absent: shut".to_owned(),
+            GateState::Damaged { reason } => format!("damaged: {reason}"),
+        };
+        let expected = format!("open for bundle {}", node.identity.bundle);
+        Ok(Verified { drift: vec![Difference::new(path, Aspect::Gate, expected, found)], remarks: Vec::new() })
+    }
+
+    fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
+        let others = record.gates.iter().filter(|(path, _)| node.bundle.gate.path != ***path);
+        obsolete.gates.extend(others.map(|(path, before)| (path.clone(), before.clone())));
+        Ok(())
+    }
+
+    fn undo(&self, record: &Record) -> Vec<UndoStep> {
+        let close = |path: &String| UndoStep {
+            phase: UndoPhase::CloseGate,
+            id: if path == GATE_PATH { "close-gate".to_owned() } else { format!("close-gate-{path}") },
+            deadline: FILES_DEADLINE,
+            barrier: true,
+            action: ResetAction::Gate(Undo::CloseGate { path: path.clone() }),
+        };
+        record.gates.keys().map(close).collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Undo {
+    CloseGate { path: String },
+}
+
+impl Undoing<'_> {
+    /// As a file, for comparison: a gate is ours whatever is in it, unless it is the one that was there before.
+    pub(crate) fn gate_record(&self, path: &str) -> Option<FileRecord> {
+        let before = self.record.gates.get(path)?.clone();
+        Some(FileRecord { before, wrote: Vec::new(), any_content: true })
+    }
+
+    fn gate_is_ours(&self, path: &str) -> Result<bool, StepError> {
+        if self.tools.disk.stat(Path::new(path)).map_err(|error| disk_error(&error))?.is_none() {
+            return Ok(false);
+        }
+        match self.gate_record(path) {
+            Some(gate) => Ok(self.compare(path, &gate)? != Now::AsBefore),
+            None => Ok(true),
+        }
+    }
+}
+
+impl Deed<Undoing<'_>> for Undo {
+    fn check(&self, on: &Undoing<'_>, _: &History) -> Result<Condition, StepError> {
+        let Self::CloseGate { path } = self;
+        Ok(match on.gate_is_ours(path)? {
+            true => Condition::Needed("from here on the kubelet does not start".to_owned()),
+            false => Condition::AlreadySo,
+        })
+    }
+
+    fn apply(&self, on: &Undoing<'_>, _: &StepContext<'_>) -> Result<(), StepError> {
+        let Self::CloseGate { path } = self;
+        files::remove_durable(on.tools.disk, Path::new(path)).map(drop).map_err(|error| file_error(&error))
+    }
+}

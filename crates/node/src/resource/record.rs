@@ -1,0 +1,213 @@
+//! What was on this node before nodestrap changed it, kept so that it can be put back.
+//!
+//! ```text
+//! /var/lib/nodestrap/before/record.json   what we touched, by family, and what it was before
+//! /var/lib/nodestrap/before/<sha256>      the content of a file that was there before, 0600
+//! ```
+//!
+//! The oldest original stays: what an earlier plan of ours wrote is not "before".
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use engine::{Digest, StepError};
+use host::disk::{Disk, DiskError, Kind};
+use host::files::{self, FileError};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::disk_error;
+use crate::sealed;
+
+pub(crate) const BEFORE_FOLDER: &str = "/var/lib/nodestrap/before";
+pub(crate) const RECORD_PATH: &str = "/var/lib/nodestrap/before/record.json";
+/// What was there before may be a secret.
+pub(crate) const KEPT_MODE: u32 = 0o600;
+/// Thousands of files.
+const RECORD_LIMIT: u64 = 8 * 1024 * 1024;
+/// No configuration file is near this.
+const ORIGINAL_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Records of all releases are read: fields are only ever added, with a default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    pub(crate) files: BTreeMap<String, FileRecord>,
+    /// Gates by path; they are told by their seal, not by what we wrote.
+    pub(crate) gates: BTreeMap<String, Before>,
+    /// Folders that were not there.
+    pub(crate) folders: BTreeSet<String>,
+    pub(crate) units: BTreeMap<String, UnitRecord>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) snaps: BTreeMap<String, SnapRecord>,
+    /// Units of hooks that may have run; nothing is known of what they did.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) hooks: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileRecord {
+    pub(crate) before: Before,
+    /// SHA-256 of what we wrote, or may have written if a crash came in between: two at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) wrote: Vec<String>,
+    /// Only the node knows the content, such as that of the CNI configuration: it is ours by its name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) any_content: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Before {
+    Absent,
+    File { sha256: String, mode: u32, uid: u32, gid: u32 },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UnitRecord {
+    pub(crate) enabled: bool,
+    pub(crate) active: bool,
+}
+
+/// What snapd had in the places that we changed; `None`: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SnapRecord {
+    pub(crate) aliases: BTreeMap<String, Option<String>>,
+    pub(crate) settings: BTreeMap<String, Option<String>>,
+}
+
+/// How far the disk and the record agree about one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Now {
+    AsBefore,
+    Ours,
+    /// Somebody changed it since.
+    Changed,
+}
+
+impl Record {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Without what has been undone.
+    pub(crate) fn without(mut self, undone: &Self) -> Self {
+        let Self { files, gates, folders, units, snaps, hooks } = undone;
+        self.files.retain(|path, _| !files.contains_key(path));
+        self.gates.retain(|path, _| !gates.contains_key(path));
+        self.folders.retain(|path| !folders.contains(path));
+        self.units.retain(|unit, _| !units.contains_key(unit));
+        self.hooks.retain(|hook| !hooks.contains(hook));
+        for (name, undone) in snaps {
+            if let Some(snap) = self.snaps.get_mut(name) {
+                snap.aliases.retain(|alias, _| !undone.aliases.contains_key(alias));
+                snap.settings.retain(|key, _| !undone.settings.contains_key(key));
+            }
+        }
+        self.snaps.retain(|_, snap| !snap.aliases.is_empty() || !snap.settings.is_empty());
+        self
+    }
+
+    /// What people read of it: the subjects, in order.
+    pub(crate) fn subjects(&self) -> Vec<String> {
+        let Self { files, gates, folders, units, snaps, hooks } = self;
+        let snaps = snaps.iter().flat_map(|(name, snap)| {
+            let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
+            snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
+        });
+        let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks).cloned();
+        names.chain(snaps).collect()
+    }
+}
+
+/// The record, if it is there and whole.
+pub(crate) fn load(disk: &dyn Disk) -> Result<Option<Record>, DiskError> {
+    let bytes = disk.read(Path::new(RECORD_PATH), RECORD_LIMIT)?;
+    Ok(bytes.and_then(|bytes| sealed::parse(&bytes)))
+}
+
+/// The same, for a step.
+pub(crate) fn load_for_step(disk: &dyn Disk) -> Result<Record, StepError> {
+    Ok(load(disk).map_err(|error| disk_error(&error))?.unwrap_or_default())
+}
+
+/// Durable when it returns.
+pub(crate) fn replace(disk: &dyn Disk, record: &Record) -> Result<(), FileError> {
+    files::write_durable(disk, Path::new(RECORD_PATH), KEPT_MODE, &sealed::print(record), None)
+}
+
+pub(crate) fn originals(record: &Record) -> impl Iterator<Item = (&String, &Before)> {
+    record.files.iter().map(|(path, file)| (path, &file.before)).chain(&record.gates)
+}
+
+/// What is at a path, as something that can be put back.
+pub(crate) fn look(disk: &dyn Disk, path: &str) -> Result<Before, DiskError> {
+    let stat = disk.stat(Path::new(path))?;
+    // What is not a file is refused when the new file is staged, so it stays as it is.
+    let Some(stat) = stat.filter(|stat| stat.kind == Kind::File) else { return Ok(Before::Absent) };
+    let Some(sha256) = sha256_at(disk, path)? else { return Ok(Before::Absent) };
+    Ok(Before::File { sha256, mode: stat.mode, uid: stat.uid, gid: stat.gid })
+}
+
+pub(crate) fn sha256_at(disk: &dyn Disk, path: &str) -> Result<Option<String>, DiskError> {
+    match disk.stat(Path::new(path))? {
+        Some(stat) if stat.kind == Kind::File => {
+            let content = disk.read(Path::new(path), ORIGINAL_LIMIT)?;
+            Ok(content.map(|content| Digest::of(&content).hex().to_owned()))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn place(sha256: &str) -> PathBuf {
+    Path::new(BEFORE_FOLDER).join(sha256)
+}
+
+/// Copies what is at a path to where originals are kept; gives the copy.
+pub(crate) fn take_original(disk: &dyn Disk, path: &str) -> Result<Option<PathBuf>, DiskError> {
+    let Some(content) = disk.read(Path::new(path), ORIGINAL_LIMIT)? else { return Ok(None) };
+    let copy = place(Digest::of(&content).hex());
+    disk.remove(&copy)?;
+    disk.create(&copy, KEPT_MODE, &content)?;
+    Ok(Some(copy))
+}
+
+/// The content that was there before; `None` if the copy is gone or not whole.
+pub(crate) fn load_original(disk: &dyn Disk, sha256: &str) -> Result<Option<Vec<u8>>, DiskError> {
+    let content = disk.read(&place(sha256), ORIGINAL_LIMIT)?;
+    Ok(content.filter(|content| Digest::of(content).hex() == sha256))
+}
+
+/// Compares with the disk. Mode and owner count only for what shall be as it was before.
+pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<Now, DiskError> {
+    let stat = disk.stat(Path::new(path))?;
+    let found = sha256_at(disk, path)?;
+    Ok(match (&file.before, &stat, &found) {
+        (Before::Absent, None, _) => Now::AsBefore,
+        // Somebody took ours away: what was there before can only be missed.
+        (Before::File { .. }, None, _) => Now::Ours,
+        (Before::File { sha256, mode, uid, gid }, Some(stat), Some(found))
+            if found == sha256 && (*mode, *uid, *gid) == (stat.mode, stat.uid, stat.gid) =>
+        {
+            Now::AsBefore
+        }
+        (Before::File { sha256, .. }, _, Some(found)) if found == sha256 => Now::Ours,
+        (_, _, Some(found)) if file.any_content || file.wrote.contains(found) => Now::Ours,
+        (..) => Now::Changed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_the_first_release_is_read() {
+        let json = r#"{"files":{"/etc/x":{"before":{"file":{"sha256":"ab","mode":416,"uid":1,"gid":2}},"wrote":["cd"]},
+            "/etc/y":{"before":"absent","anyContent":true}},"gates":{"/g":"absent"},"folders":["/etc/z"],
+            "units":{"a.service":{"enabled":true,"active":false}}}"#;
+        let record: Record = serde_json::from_str(json).unwrap();
+        assert_eq!(record.subjects(), ["/etc/x", "/etc/y", "/g", "a.service", "/etc/z"]);
+        assert!(record.clone().without(&record).is_empty());
+    }
+}
