@@ -1,5 +1,5 @@
-//! Golden user data and provider documents: `golden-delivery/<document>.txt`, each with its size and digest, then for people
-//! to read: the two whole documents have in place of what is packed what was packed; the others its size and digest.
+//! Golden user data and provider documents, in `golden-delivery`: each with its size and digest, then for people to read. Two
+//! documents are whole, with what was packed unpacked in its place; the others have sizes and digests of what they carry.
 //! `UPDATE_GOLDEN=1 cargo test -p render` rewrites them.
 
 mod support;
@@ -19,6 +19,7 @@ const WHOLE: [&str; 2] = ["cloud-config.yaml", "ignition3-download.json"];
 
 /// What is in base64 is found by this: shorter texts may be words. A digest is longer, but has no other digits.
 const SHORTEST_BASE64: usize = 48;
+const LONGEST_SHOWN_PART: usize = 1000;
 /// Of a line of base64 in a MIME message.
 const MIME_LINE: usize = 76;
 
@@ -57,7 +58,7 @@ fn readable(name: &str, document: &[u8]) -> String {
     // Ignition is written in one line.
     let laid_out = match serde_json::from_str::<serde_json::Value>(&text) {
         Ok(value) => serde_json::to_string_pretty(&value).expect("it was JSON"),
-        Err(_) => text,
+        Err(_) => without_long_parts(&text),
     };
     let mut shown = format!("{} bytes, sha256 {}\n\n", document.len(), sha256(document));
     let mut rest = laid_out.as_str();
@@ -67,28 +68,44 @@ fn readable(name: &str, document: &[u8]) -> String {
             Some((content, packed)) if WHOLE.contains(&name) => {
                 shown.push_str(&format!("<{packed}:\n{}\n>", String::from_utf8_lossy(&content)));
             }
-            Some((content, packed)) => {
-                shown.push_str(&format!("<{packed}: {} bytes, sha256 {}>", content.len(), sha256(&content)));
-            }
+            Some((content, packed)) => shown.push_str(&carried(packed, &content)),
             None => shown.push_str(&rest[..length]),
         }
         let other = rest[length..].chars().next().map_or(0, char::len_utf8);
         shown.push_str(&rest[length..length + other]);
         rest = &rest[length + other..];
     }
-    if !shown.ends_with('\n') {
-        shown.push('\n');
-    }
-    shown
+    shown.trim_end().to_owned() + "\n"
+}
+
+fn carried(how: &str, content: &[u8]) -> String {
+    format!("<{how}: {} bytes, sha256 {}>", content.len(), sha256(content))
+}
+
+/// A MIME message carries the program that reads it, which is in the repository anyway.
+fn without_long_parts(text: &str) -> String {
+    let parts = text.split("\n--nodestrap-").map(|part| match part.split_once("\n\n") {
+        Some((head, body)) if head.contains("Encoding: 7bit") && body.len() > LONGEST_SHOWN_PART => {
+            format!("{head}\n\n{}\n", carried("text", body.as_bytes()))
+        }
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("\n--nodestrap-")
 }
 
 #[test]
 fn user_data_in_every_format_and_the_documents_of_providers() {
     let mut differences = Differences::default();
     let documents = documents();
+    let mut others = String::new();
     for (name, document) in &documents {
-        differences.compare(&format!("golden-delivery/{name}.txt"), &readable(name, document));
+        let text = readable(name, document);
+        match WHOLE.contains(&name.as_str()) {
+            true => differences.compare(&format!("golden-delivery/{name}.txt"), &text),
+            false => others.push_str(&format!("==== {name}: {text}\n")),
+        }
     }
+    differences.compare("golden-delivery/others.txt", &others);
     if !differences.is_empty() {
         let folder = Shelf::new("deliveries").write_bad(&documents);
         differences.add(&format!("the documents as they are rendered: {}", folder.display()));
@@ -158,10 +175,11 @@ fn machines_that_a_provider_would_refuse_are_refused_here() {
 
 #[test]
 fn differences_between_golden_bundles() {
-    let mut differences = Differences::default();
+    let mut shown = String::new();
     for (old, new) in [("minimal", "labels-and-taints"), ("minimal", "no-pod-network"), ("minimal", "minimal")] {
-        let diff = diff_bundles(&bundle(old), &bundle(new));
-        differences.compare(&format!("golden-delivery/diff-{old}-{new}.txt"), &diff.to_string());
+        shown.push_str(&format!("==== {old} to {new}\n{}\n", diff_bundles(&bundle(old), &bundle(new))));
     }
+    let mut differences = Differences::default();
+    differences.compare("golden-delivery/diffs.txt", &shown);
     differences.finish();
 }
