@@ -51,7 +51,8 @@ fn every_case_is_rendered_as_its_golden_files_say() {
         found.compare(&format!("golden/{case}/manifest.txt"), &manifest);
         if WITH_FILES.contains(&case.as_str()) {
             let files = tree.iter().filter_map(|(name, content)| Some((name.strip_prefix("root/")?, content)));
-            let files = files.filter(|(_, content)| !cases::is_stand_in(content));
+            // Nobody reads keys and certificates; the manifest has them.
+            let files = files.filter(|(name, content)| !cases::is_stand_in(content) && !name.ends_with(".crt"));
             let files: Tree = files.map(|(name, content)| (name.to_owned(), content.clone())).collect();
             found.compare_tree(&format!("golden/{case}/root"), &files);
         }

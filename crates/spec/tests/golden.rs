@@ -3,8 +3,8 @@
 mod support;
 
 use spec::{
-    Colour, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, explain_all, paths,
-    render_mistakes,
+    Colour, CompleteSpec, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, explain_all,
+    paths, render_mistakes,
 };
 use support::{
     BadSpec, TOKEN, bad_specs, compare_golden, complete, complete_sources, example, expect_complete, mistake_classes,
@@ -44,13 +44,23 @@ fn colour_is_for_terminals_only() {
 
 #[test]
 fn examples_complete_to_their_goldens() {
+    let mut redacted = String::new();
     for name in ["minimal", "full"] {
         let complete = expect_complete(&example(&format!("{name}.yaml")));
         compare_golden(&format!("golden/complete/{name}.yaml"), &complete.to_yaml(SecretDisplay::Shown));
-        compare_golden(&format!("golden/complete/{name}.redacted.yaml"), &complete.to_yaml(SecretDisplay::Redacted));
+        redacted.push_str(&format!("==== {name}\n{}", changed_lines(&complete)));
         let json = serde_json::to_string_pretty(&complete.to_json(SecretDisplay::Redacted)).unwrap();
         compare_golden(&format!("golden/complete/{name}.json"), &format!("{json}\n"));
     }
+    compare_golden("golden/complete/redacted.txt", &redacted);
+}
+
+/// What a reader sees in place of secrets; all other lines are the same.
+fn changed_lines(complete: &CompleteSpec) -> String {
+    let [shown, redacted] = [SecretDisplay::Shown, SecretDisplay::Redacted].map(|display| complete.to_yaml(display));
+    assert_eq!(shown.lines().count(), redacted.lines().count(), "a secret takes one line");
+    let pairs = shown.lines().zip(redacted.lines()).filter(|(shown, redacted)| shown != redacted);
+    pairs.map(|(_, redacted)| format!("{redacted}\n")).collect()
 }
 
 fn folders_of_plug_ins(tree: &ConfigTree, found: &mut Vec<String>) {
