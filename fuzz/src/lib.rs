@@ -1,12 +1,14 @@
 //! Whatever reads what others wrote, with anything: it may refuse, but never panic, and what it takes must survive the way
 //! back. `fuzz_targets/` give these to libFuzzer; `crates/cli/tests/fuzz.rs` runs them in every test, so that they cannot rot.
 
+pub mod seeds;
+
 use std::path::Path;
 
 use render::{Bundle, Payload, Stub, check_gate, network::NetworkSettings, read_user_data, render_group};
 use spec::{Colour, CompleteSpec, FileReference, Mistake, SecretDisplay, Source, complete, parse, render_mistakes};
 
-const AUTHORITY: &[u8] = include_bytes!("../../crates/render/tests/ca.crt");
+const AUTHORITY: &[u8] = include_bytes!("../../examples/ca.crt");
 
 /// A spec: all mistakes, or a complete spec that completes to itself and whose groups can be rendered and read back.
 pub fn spec_text(data: &[u8]) {

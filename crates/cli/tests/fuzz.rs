@@ -10,7 +10,7 @@ mod targets;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use support::{finish, program, repository};
+use support::repository;
 
 /// Enough to break what was never tried; `make fuzz` is for the rest, or this with more where there is no nightly compiler.
 const BROKEN: usize = 400;
@@ -20,15 +20,9 @@ fn rounds() -> usize {
 }
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut fill = program(repository().join("fuzz/seeds"));
-    fill.arg(folder.path());
-    finish(fill).expect(0);
-    let mut paths: Vec<_> =
-        std::fs::read_dir(folder.path().join(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(paths.len() > 5, "{target} has {} seeds", paths.len());
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    let seeds = targets::seeds::seeds(&repository()).remove(target).unwrap_or_default();
+    assert!(seeds.len() > 60, "{target} has {} seeds", seeds.len());
+    seeds
 }
 
 /// Xorshift: the same numbers in every run.

@@ -1,5 +1,7 @@
 //! User data in every format: what it carries, how large it may be, and that it can be read back.
 
+mod support;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -13,7 +15,7 @@ const FORMATS: [Format; 4] = [Format::CloudConfig, Format::Mime, Format::Ignitio
 const PROVIDERS: [Provider; 5] = [Provider::Aws, Provider::Gce, Provider::Azure, Provider::Openstack, Provider::Metal];
 
 fn bundle() -> Bundle {
-    Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole")
+    support::cases::bundle("minimal")
 }
 
 /// A bundle with a file that deflate cannot make smaller.

@@ -1,5 +1,7 @@
 //! What a change of a bundle takes, and that no secret is shown.
 
+mod support;
+
 use render::{Bundle, Consequence, File, Secrecy, Start, Unit, diff_bundles};
 
 const CANARY: &str = "canary-7f3a";
@@ -9,7 +11,7 @@ const CONTAINERD: &str = "/etc/containerd/config.toml";
 type Edit = fn(&mut Bundle);
 
 fn bundle() -> Bundle {
-    Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole")
+    support::cases::bundle("minimal")
 }
 
 fn consequence(change: impl FnOnce(&mut Bundle)) -> (Consequence, String) {

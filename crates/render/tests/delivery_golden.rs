@@ -1,156 +1,143 @@
-//! Golden user data and provider documents: `golden-delivery/<case>`, byte by byte. `UPDATE_GOLDEN=1` rewrites them.
-#![allow(clippy::disallowed_methods)] // reads and writes the golden files
+//! Golden user data and provider documents, in `golden-delivery`: each with its size and digest, then for people to read. Two
+//! documents are whole, with what was packed unpacked in its place; the others have sizes and digests of what they carry.
+//! `UPDATE_GOLDEN=1 cargo test -p render` rewrites them.
+
+mod support;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::io::Read as _;
 
-use render::delivery::machines::{
-    Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group, gce_instance_template,
-};
-use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy, Store, UserData, UserDataPart};
-use render::{Bundle, RenderError, diff_bundles, user_data};
+use data_encoding::BASE64;
+use render::delivery::machines::{Machines, aws_auto_scaling_group, aws_launch_template, gce_instance_template};
+use render::delivery::{Format, Installation, Provider};
+use render::{RenderError, diff_bundles};
+use support::cases::bundle;
+use support::deliveries::{documents, gce_machines, machines, rendered};
+use support::golden::{Differences, Shelf, sha256};
 
-fn bundle(case: &str) -> Bundle {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{case}/bundle.json"));
-    Bundle::parse(&fs::read(path).expect("the golden bundle can be read")).expect("the golden bundle is whole")
-}
+const WHOLE: [&str; 2] = ["cloud-config.yaml", "ignition3-download.json"];
 
-fn assert_golden(name: &str, actual: &[u8]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden-delivery").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("the golden folder can be made");
-        fs::write(&path, actual).expect("a golden file can be written");
+/// What is in base64 is found by this: shorter texts may be words. A digest is longer, but has no other digits.
+const SHORTEST_BASE64: usize = 48;
+const LONGEST_SHOWN_PART: usize = 1000;
+/// Of a line of base64 in a MIME message.
+const MIME_LINE: usize = 76;
+
+/// As much base64 as this text begins with: the characters without line breaks, and the bytes of the text that they take.
+fn base64_run(text: &str) -> (String, usize) {
+    let mut run = String::new();
+    let mut rest = text;
+    loop {
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+/=".contains(c)).unwrap_or(rest.len());
+        run.push_str(&rest[..end]);
+        rest = &rest[end..];
+        let next_line = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'));
+        match next_line {
+            Some(next) if end == MIME_LINE && next.starts_with(|c: char| c.is_ascii_alphanumeric()) => rest = next,
+            _ => return (run, text.len() - rest.len()),
+        }
     }
-    let expected = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!(String::from_utf8_lossy(actual), String::from_utf8_lossy(&expected), "{name}: left is rendered");
 }
 
-fn download() -> Installation {
-    Installation::Download {
-        urls: vec!["https://one.example/nodestrap".to_owned(), "https://two.example/nodestrap".to_owned()],
-        sha256: "0123456789abcdef".repeat(4),
-        sha512: Some("0123456789abcdef".repeat(8)),
-        proxy: Proxy::default(),
+/// The bytes that this stands for, unpacked, and how they were packed.
+fn unpacked(run: &str) -> Option<(Vec<u8>, &'static str)> {
+    let is_digest = run.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    if run.len() < SHORTEST_BASE64 || is_digest {
+        return None;
+    }
+    let bytes = BASE64.decode(run.as_bytes()).ok()?;
+    let mut content = Vec::new();
+    match flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut content) {
+        Ok(_) => Some((content, "gzip in base64")),
+        Err(_) => Some((bytes, "base64")),
     }
 }
 
-fn rendered(format: Format, provider: Provider, installation: &Installation, store: Option<&Store>) -> UserData {
-    let bundle = bundle("minimal");
-    let additional = match format {
-        Format::CloudConfig => Vec::new(),
-        Format::Mime => vec![
-            UserDataPart {
-                name: "greeting.sh".to_owned(),
-                content_type: "text/x-shellscript".to_owned(),
-                content: b"#!/bin/sh\necho hello\n".to_vec(),
-            },
-            UserDataPart {
-                name: "greeting.yaml".to_owned(),
-                content_type: "text/cloud-config".to_owned(),
-                content: "#cloud-config\nfinal_message: \"\u{00e7}a marche\"\n".into(),
-            },
-        ],
-        Format::Ignition3 | Format::Ignition2 => vec![UserDataPart {
-            name: "users.ign".to_owned(),
-            content_type: "application/vnd.coreos.ignition+json".to_owned(),
-            content: match format {
-                Format::Ignition3 => br#"{"ignition":{"version":"3.0.0"}}"#.to_vec(),
-                _ => br#"{"ignition":{"version":"2.0.0"}}"#.to_vec(),
-            },
-        }],
+fn readable(name: &str, document: &[u8]) -> String {
+    let text = String::from_utf8(document.to_vec()).expect("the document is text");
+    // Ignition is written in one line.
+    let laid_out = match serde_json::from_str::<serde_json::Value>(&text) {
+        Ok(value) => serde_json::to_string_pretty(&value).expect("it was JSON"),
+        Err(_) => without_long_parts(&text),
     };
-    let delivery = Delivery {
-        bundle: &bundle,
-        installation,
-        nodestrap_path: "/opt/bin/nodestrap",
-        additional: &additional,
-        store,
-        provider,
-        compress: Compress::Never,
-    };
-    user_data(format, &delivery).expect("the golden bundle fits")
+    let mut shown = format!("{} bytes, sha256 {}\n\n", document.len(), sha256(document));
+    let mut rest = laid_out.as_str();
+    while !rest.is_empty() {
+        let (run, length) = base64_run(rest);
+        match unpacked(&run) {
+            Some((content, packed)) if WHOLE.contains(&name) => {
+                shown.push_str(&format!("<{packed}:\n{}\n>", String::from_utf8_lossy(&content)));
+            }
+            Some((content, packed)) => shown.push_str(&carried(packed, &content)),
+            None => shown.push_str(&rest[..length]),
+        }
+        let other = rest[length..].chars().next().map_or(0, char::len_utf8);
+        shown.push_str(&rest[length..length + other]);
+        rest = &rest[length + other..];
+    }
+    shown.trim_end().to_owned() + "\n"
+}
+
+fn carried(how: &str, content: &[u8]) -> String {
+    format!("<{how}: {} bytes, sha256 {}>", content.len(), sha256(content))
+}
+
+/// A MIME message carries the program that reads it, which is in the repository anyway.
+fn without_long_parts(text: &str) -> String {
+    let parts = text.split("\n--nodestrap-").map(|part| match part.split_once("\n\n") {
+        Some((head, body)) if head.contains("Encoding: 7bit") && body.len() > LONGEST_SHOWN_PART => {
+            format!("{head}\n\n{}\n", carried("text", body.as_bytes()))
+        }
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("\n--nodestrap-")
 }
 
 #[test]
-fn user_data_in_every_format() {
-    let download = download();
-    for (name, format, installation) in [
-        ("cloud-config.yaml", Format::CloudConfig, &Installation::InImage),
-        ("mime-in-image.txt", Format::Mime, &Installation::InImage),
-        ("mime-download.txt", Format::Mime, &download),
-        ("ignition3-in-image.json", Format::Ignition3, &Installation::InImage),
-        ("ignition3-download.json", Format::Ignition3, &download),
-        ("ignition2-download.json", Format::Ignition2, &download),
-    ] {
-        assert_golden(name, &rendered(format, Provider::Metal, installation, None).bytes);
+fn user_data_in_every_format_and_the_documents_of_providers() {
+    let mut differences = Differences::default();
+    let documents = documents();
+    let mut others = String::new();
+    for (name, document) in &documents {
+        let text = readable(name, document);
+        match WHOLE.contains(&name.as_str()) {
+            true => differences.compare(&format!("golden-delivery/{name}.txt"), &text),
+            false => others.push_str(&format!("==== {name}: {text}\n")),
+        }
     }
+    differences.compare("golden-delivery/others.txt", &others);
+    if !differences.is_empty() {
+        let folder = Shelf::new("deliveries").write_bad(&documents);
+        differences.add(&format!("the documents as they are rendered: {}", folder.display()));
+    }
+    differences.finish();
 }
 
 #[test]
 fn the_same_cloud_config_as_without_a_delivery() {
-    let data = rendered(Format::CloudConfig, Provider::Metal, &Installation::InImage, None);
+    let data = rendered(Format::CloudConfig, Provider::Metal, &Installation::InImage);
     assert_eq!(data.bytes, render::cloud_config(&bundle("minimal")).unwrap().into_bytes());
 }
 
-fn machines() -> Machines {
-    Machines {
-        name: "golden-workers".to_owned(),
-        image: "ami-0123456789abcdef0".to_owned(),
-        instance_type: "m7i.large".to_owned(),
-        min: 2,
-        max: 5,
-        desired: Some(3),
-        subnets: vec!["subnet-a".to_owned(), "subnet-b".to_owned()],
-        security_groups: vec!["sg-1".to_owned()],
-        identity: Some("workers".to_owned()),
-        tags: BTreeMap::from([("kubernetes.io/cluster/golden".to_owned(), "owned".to_owned())]),
-        root_volume: Some(RootVolume { device: "/dev/xvda".to_owned(), gib: 40, kind: Some("gp3".to_owned()) }),
-        zones: Vec::new(),
-        metadata_hops: None,
-    }
-}
-
-fn gce_machines() -> Machines {
-    Machines {
-        image: "projects/example/global/images/node-1".to_owned(),
-        instance_type: "n2-standard-4".to_owned(),
-        subnets: vec!["regions/europe-west1/subnetworks/nodes".to_owned()],
-        security_groups: vec!["workers".to_owned()],
-        identity: Some("workers@example.iam.gserviceaccount.com".to_owned()),
-        tags: BTreeMap::from([("cluster".to_owned(), "golden".to_owned())]),
-        root_volume: Some(RootVolume { device: String::new(), gib: 40, kind: Some("pd-balanced".to_owned()) }),
-        zones: vec!["europe-west1-b".to_owned(), "europe-west1-c".to_owned()],
-        ..machines()
-    }
-}
-
 #[test]
-fn aws_documents() {
-    let data = rendered(Format::CloudConfig, Provider::Aws, &Installation::InImage, None);
+fn another_content_is_another_template_and_the_group_starts_from_that_very_one() {
+    let data = rendered(Format::CloudConfig, Provider::Aws, &Installation::InImage);
     let template = aws_launch_template(&machines(), &data).unwrap();
     let group = aws_auto_scaling_group(&machines(), &template).unwrap();
-    assert_golden("aws-launch-template.json", template.to_json().as_bytes());
-    assert_golden("aws-auto-scaling-group.json", group.to_json().as_bytes());
-    // Another content is another template, and the group starts from that very one.
     let other = aws_launch_template(&Machines { instance_type: "m7i.xlarge".to_owned(), ..machines() }, &data).unwrap();
     assert_ne!(other.name, template.name);
     assert_ne!(aws_auto_scaling_group(&machines(), &other).unwrap().digest, group.digest);
 }
 
 #[test]
-fn gce_documents() {
-    let data = rendered(Format::CloudConfig, Provider::Gce, &Installation::InImage, None);
-    let template = gce_instance_template(&gce_machines(), &data).unwrap();
-    assert!(template.name.len() <= 63);
-    assert_golden("gce-instance-template.json", template.to_json().as_bytes());
-    let group = gce_instance_group(&gce_machines(), &template).unwrap();
-    assert_golden("gce-instance-group.json", group.to_json().as_bytes());
+fn names_of_templates_are_no_longer_than_google_takes_them() {
+    let data = rendered(Format::CloudConfig, Provider::Gce, &Installation::InImage);
+    assert!(gce_instance_template(&gce_machines(), &data).unwrap().name.len() <= 63);
 }
 
 #[test]
 fn machines_that_a_provider_would_refuse_are_refused_here() {
-    let data = rendered(Format::CloudConfig, Provider::Aws, &Installation::InImage, None);
+    let data = rendered(Format::CloudConfig, Provider::Aws, &Installation::InImage);
     let aws = |change: fn(&mut Machines)| {
         let mut machines = machines();
         change(&mut machines);
@@ -188,8 +175,11 @@ fn machines_that_a_provider_would_refuse_are_refused_here() {
 
 #[test]
 fn differences_between_golden_bundles() {
+    let mut shown = String::new();
     for (old, new) in [("minimal", "labels-and-taints"), ("minimal", "no-pod-network"), ("minimal", "minimal")] {
-        let diff = diff_bundles(&bundle(old), &bundle(new));
-        assert_golden(&format!("diff-{old}-{new}.txt"), diff.to_string().as_bytes());
+        shown.push_str(&format!("==== {old} to {new}\n{}\n", diff_bundles(&bundle(old), &bundle(new))));
     }
+    let mut differences = Differences::default();
+    differences.compare("golden-delivery/diffs.txt", &shown);
+    differences.finish();
 }

@@ -1,19 +1,21 @@
 //! The stub: what it says, what it refuses, and which bundle it accepts.
 
+mod support;
+
 use proptest::prelude::*;
 use render::{Bundle, MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
 
 fn bundle() -> Bundle {
-    Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole")
+    support::cases::bundle("minimal")
 }
 
 fn other_bundle() -> Bundle {
-    Bundle::parse(include_bytes!("golden/dual-stack/bundle.json")).expect("the golden bundle is whole")
+    support::cases::bundle("dual-stack")
 }
 
 fn stub() -> Stub {
     let stores = ["https://one.example/bundles/".to_owned(), "http://10.0.0.1:8080".to_owned()];
-    Stub::new(&bundle(), &stores, Some(include_str!("ca.crt"))).expect("a good stub")
+    Stub::new(&bundle(), &stores, Some(&support::cases::authority())).expect("a good stub")
 }
 
 fn changed(change: impl FnOnce(&mut serde_json::Value)) -> StubError {

@@ -1,26 +1,14 @@
 //! What a change of a spec means for the nodes of a group: said truly, whatever the layout, and never "nothing".
-#![allow(clippy::disallowed_methods)] // reads the golden specs
 
-use std::fs;
-use std::path::Path;
+mod support;
 
 use render::Consequence::{self, NewMachine, Reboot, RestartKubelet, RestartRuntime, RestartStaticPods, RestartUnits};
 use render::delivery::Format;
 use render::{Besides, Bundle, BundleDiff, diff_rendered, read_user_data, render_group};
-
-fn tests() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
-}
-
-fn spec_of(case: &str) -> String {
-    fs::read_to_string(tests().join("golden").join(case).join("spec.yaml")).expect("the golden spec can be read")
-}
+use support::cases::spec_text as spec_of;
 
 fn complete(text: String) -> spec::CompleteSpec {
-    let parsed = spec::parse(&[spec::Source::new("spec.yaml", text)]);
-    let spec = parsed.resolve(|file| fs::read(tests().join(&file.path)).map_err(|error| error.to_string()));
-    let complete = spec.and_then(|spec| spec::complete(&spec));
-    complete.unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)))
+    support::cases::complete_text("case", text)
 }
 
 fn rendered(text: String) -> (Bundle, Besides) {

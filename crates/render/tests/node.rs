@@ -22,8 +22,8 @@ fn complete(cluster: &str, group: &str) -> CompleteSpec {
     );
     let parsed = spec::parse(&[spec::Source::new("test", text)]);
     let spec = parsed.resolve(|reference| match reference.path.as_str() {
-        "ca.crt" => Ok(include_bytes!("ca.crt").to_vec()),
-        "pki/pki/ca.crt" => Ok(include_bytes!("ca.crt").to_vec()),
+        "ca.crt" => Ok(include_bytes!("../../../examples/ca.crt").to_vec()),
+        "pki/pki/ca.crt" => Ok(include_bytes!("../../../examples/ca.crt").to_vec()),
         path if path.starts_with("pki/") => Ok(format!("canary of {path}\n").into_bytes()),
         path => Err(format!("there is no {path}")),
     });
@@ -311,7 +311,7 @@ fn a_control_plane_has_its_static_pods_and_joins_by_its_own_authority() {
     assert_eq!(text(&bundle, "/etc/kubernetes/bootstrap-kubelet.kubeconfig"), "canary of pki/super-admin.conf\n");
     assert!(!has(&bundle, "/etc/kubernetes/super-admin.conf"), "nobody on the node reads it");
     assert_eq!(text(&bundle, "/etc/kubernetes/pki/etcd/ca.key"), "canary of pki/pki/etcd/ca.key\n");
-    assert_eq!(text(&bundle, "/etc/kubernetes/pki/ca.crt"), include_str!("ca.crt"));
+    assert_eq!(text(&bundle, "/etc/kubernetes/pki/ca.crt"), include_str!("../../../examples/ca.crt"));
     let moved =
         render("  pki: {folder: pki}\n", "  role: control-plane\n  kubelet: {config: {staticPodPath: /etc/m}}\n");
     assert!(has(&moved, "/etc/m/etcd.yaml"));

@@ -1,10 +1,9 @@
 //! What `spec::explain` says of whom a value reaches, against what is rendered: each setting is changed, and the groups for
 //! which something else is rendered then are those that it names.
-#![allow(clippy::disallowed_methods)] // reads the keys of a control plane
+
+mod support;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use render::{Besides, Bundle, diff_rendered, render_group};
 use serde_json::{Map, Value, json};
@@ -27,8 +26,8 @@ struct Setting {
 }
 
 fn read(path: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(path);
-    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let keys = support::keys::control_plane("https://10.0.0.10:6443");
+    support::cases::file(path, &keys).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn source(setting: &Setting) -> Source {

@@ -3,45 +3,64 @@
 mod support;
 
 use spec::{
-    Colour, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, explain_all, paths,
-    render_mistakes,
+    Colour, CompleteSpec, ConfigNode, ConfigTree, Explanation, Origin, SecretDisplay, Source, explain, explain_all,
+    paths, render_mistakes,
 };
-use support::{TOKEN, cases, compare_golden, complete, complete_sources, example, expect_complete, read, source};
+use support::{
+    BadSpec, TOKEN, bad_specs, compare_golden, complete, complete_sources, example, expect_complete, mistake_classes,
+    read, source,
+};
 
 #[test]
 fn every_bad_spec_gives_its_mistakes() {
-    for case in cases("mistakes") {
-        let name = case.file_stem().unwrap().to_str().unwrap().to_owned();
-        let mistakes = complete(&read(&case)).err().unwrap_or_else(|| panic!("{name} is valid"));
-        let shown = render_mistakes(&mistakes, Colour::Plain);
-        for secret in [TOKEN, "hunter", "not-a-token"] {
-            assert!(!shown.contains(secret), "{name} shows a secret:\n{shown}");
+    let mut count = 0;
+    for class in mistake_classes() {
+        let mut now = String::new();
+        for BadSpec { name, text, .. } in bad_specs(&class) {
+            let mistakes = complete(&text).err().unwrap_or_else(|| panic!("{name} is valid"));
+            let shown = render_mistakes(&mistakes, Colour::Plain);
+            for secret in [TOKEN, "hunter", "not-a-token"] {
+                assert!(!shown.contains(secret), "{name} shows a secret:\n{shown}");
+            }
+            now.push_str(&BadSpec { name, text, gives: shown }.to_string());
+            count += 1;
         }
-        compare_golden(&format!("mistakes/{name}.txt"), &shown);
+        compare_golden(&class, &now);
     }
+    assert!(count >= 89, "cases got lost: {count}");
 }
 
 #[test]
 fn ten_mistakes_are_reported_at_once() {
-    let text = read(&support::folder().join("cases/mistakes/ten-at-once.yaml"));
-    assert_eq!(complete(&text).err().unwrap().len(), 10);
+    let ten = bad_specs("mistakes/documents.txt").into_iter().find(|case| case.name == "ten-at-once").unwrap();
+    assert_eq!(complete(&ten.text).err().unwrap().len(), 10);
 }
 
 #[test]
 fn colour_is_for_terminals_only() {
     let mistakes = complete("kind: Cluster\n").err().unwrap();
-    compare_golden("colour.txt", &render_mistakes(&mistakes, Colour::Ansi));
+    compare_golden("golden/colour.txt", &render_mistakes(&mistakes, Colour::Ansi));
 }
 
 #[test]
 fn examples_complete_to_their_goldens() {
+    let mut redacted = String::new();
     for name in ["minimal", "full"] {
         let complete = expect_complete(&example(&format!("{name}.yaml")));
-        compare_golden(&format!("complete/{name}.yaml"), &complete.to_yaml(SecretDisplay::Shown));
-        compare_golden(&format!("complete/{name}.redacted.yaml"), &complete.to_yaml(SecretDisplay::Redacted));
+        compare_golden(&format!("golden/complete/{name}.yaml"), &complete.to_yaml(SecretDisplay::Shown));
+        redacted.push_str(&format!("==== {name}\n{}", changed_lines(&complete)));
         let json = serde_json::to_string_pretty(&complete.to_json(SecretDisplay::Redacted)).unwrap();
-        compare_golden(&format!("complete/{name}.json"), &format!("{json}\n"));
+        compare_golden(&format!("golden/complete/{name}.json"), &format!("{json}\n"));
     }
+    compare_golden("golden/complete/redacted.txt", &redacted);
+}
+
+/// What a reader sees in place of secrets; all other lines are the same.
+fn changed_lines(complete: &CompleteSpec) -> String {
+    let [shown, redacted] = [SecretDisplay::Shown, SecretDisplay::Redacted].map(|display| complete.to_yaml(display));
+    assert_eq!(shown.lines().count(), redacted.lines().count(), "a secret takes one line");
+    let pairs = shown.lines().zip(redacted.lines()).filter(|(shown, redacted)| shown != redacted);
+    pairs.map(|(_, redacted)| format!("{redacted}\n")).collect()
 }
 
 fn folders_of_plug_ins(tree: &ConfigTree, found: &mut Vec<String>) {
@@ -117,7 +136,7 @@ fn every_setting_of_the_examples_is_explained() {
         let complete = expect_complete(&text);
         let all = explain_all(&complete, &[source(&text)]);
         assert_eq!(paths(&complete), all.iter().map(|leaf| leaf.path.as_str()).collect::<Vec<_>>());
-        compare_golden(&format!("explain/{name}.txt"), &all.iter().map(shown).collect::<String>());
+        compare_golden(&format!("golden/explain/{name}.txt"), &all.iter().map(shown).collect::<String>());
     }
 }
 
@@ -142,7 +161,7 @@ fn every_part_of_a_list_or_mapping_is_explained_where_it_stands() {
             }
         }
     }
-    compare_golden("explain/parts.txt", &text);
+    compare_golden("golden/explain/parts.txt", &text);
 }
 
 #[test]
@@ -186,7 +205,7 @@ fn explain_without_an_answer_names_the_nearest() {
         let error = explain(&complete, &[source(&text)], path).map(|found| found[0].path.clone()).unwrap_err();
         shown.push_str(&format!("{path}: {error:?}\n"));
     }
-    compare_golden("explain/not-found.txt", &shown);
+    compare_golden("golden/explain/not-found.txt", &shown);
 }
 
 #[test]
@@ -194,5 +213,5 @@ fn mistakes_of_several_files_are_reported_in_their_order() {
     let cluster = Source::new("a.yaml", "kind: Cluster\napiVersion: x\n");
     let group = Source::new("b.yaml", "apiVersion: nodestrap.io/v1alpha1\nkind: NodeGroup\nmetadata: {nam: w}\n");
     let mistakes = complete_sources(&[cluster, group]).err().unwrap();
-    compare_golden("several-files.txt", &render_mistakes(&mistakes, Colour::Plain));
+    compare_golden("golden/several-files.txt", &render_mistakes(&mistakes, Colour::Plain));
 }

@@ -1,4 +1,4 @@
-//! The golden cases of the renderer as the consumers see them: files by name, documents by kind.
+//! What the golden cases of the renderer render, as the consumers see it: files by name, documents by kind.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::IgnitionSpec;
 use crate::cache::minor_of;
-use crate::paths::repository;
 
 /// What gzip starts with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -79,12 +78,10 @@ impl FileKind {
     }
 }
 
-/// All cases of the renderer's tests, by name: the folders below `golden…`, and such a folder itself where it has files.
-pub fn golden_cases() -> Result<Vec<Case>> {
-    let folder =
-        std::env::var_os("NODESTRAP_GOLDEN").map_or_else(|| repository().join("crates/render/tests"), PathBuf::from);
+/// All cases below a folder, by name: the folders below `golden…`, and such a folder itself where it has files.
+pub fn cases_below(folder: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for golden in entries(&folder)? {
+    for golden in entries(folder)? {
         let name = golden.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !golden.is_dir() || !name.starts_with("golden") {
             continue;

@@ -1,10 +1,15 @@
 //! The consumers, and a way to report all that is wrong at once.
 
-use std::path::PathBuf;
+#[path = "../../../render/tests/support/mod.rs"]
+pub(crate) mod rendered;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::Result;
 use lab::Consumers;
-use lab::consumers::{Case, FileKind, UserData, golden_cases};
+use lab::consumers::{Case, FileKind, UserData, cases_below};
+use rendered::golden::write_tree;
 use sha2::{Digest, Sha256};
 
 /// Nothing where there can be no lab; the reason has been said.
@@ -12,10 +17,28 @@ pub(crate) fn consumers() -> Option<Consumers> {
     lab::require().then(|| Consumers::open().expect("the cache"))
 }
 
+/// What the golden cases render, with keys; or whatever is below `$NODESTRAP_GOLDEN`.
 pub(crate) fn cases() -> Vec<Case> {
-    let cases = golden_cases().expect("golden cases");
-    assert!(!cases.is_empty(), "there is no golden case");
-    cases
+    static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
+        let folder = std::env::var_os("NODESTRAP_GOLDEN").map_or_else(render_cases, PathBuf::from);
+        cases_below(&folder).expect("golden cases")
+    });
+    assert!(!CASES.is_empty(), "there is no golden case");
+    CASES.clone()
+}
+
+/// Only this program writes there, and once: it is left for whoever looks into a complaint.
+fn render_cases() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("consumers");
+    // Cases come and go.
+    let _ = std::fs::remove_dir_all(&folder);
+    for case in rendered::cases::names() {
+        let spec = rendered::cases::complete(&case);
+        let tree = rendered::cases::tree(&rendered::cases::delivery(&spec));
+        write_tree(&folder.join("golden").join(&case), &tree);
+    }
+    write_tree(&folder.join("golden-delivery"), &rendered::deliveries::documents());
+    folder
 }
 
 /// All files of one kind: the case, the name, where it is.

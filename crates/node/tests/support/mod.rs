@@ -1,6 +1,9 @@
 //! A fake machine as its image makes it, bundles to put on it, and a whole run of `apply`.
 #![allow(dead_code, clippy::disallowed_methods, reason = "each test file uses its part; the spec's files are real")]
 
+#[path = "../../../render/tests/support/mod.rs"]
+mod rendered;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,7 @@ use node::{
     Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
 };
 use render::bundle::{BUNDLE_PATH, Bundle};
+use rendered::cases;
 use spec::Source;
 
 const SPEC: &str = include_str!("../../../../examples/minimal.yaml");
@@ -68,12 +72,7 @@ pub(crate) fn ubuntu_bundle() -> Bundle {
 
 /// Of a case of the goldens of `render`.
 pub(crate) fn golden_bundle(case: &str) -> Bundle {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../render/tests/golden").join(case).join("bundle.json");
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    match render::Payload::parse(&bytes).expect("a good bundle") {
-        render::Payload::Bundle(bundle) => *bundle,
-        render::Payload::Stub(_) => panic!("{case} is a stub"),
-    }
+    cases::bundle(case)
 }
 
 /// The example, with more lines for the specs of its cluster and its group.
@@ -81,11 +80,11 @@ pub(crate) fn render(cluster: &str, group: &str) -> Bundle {
     let (head, tail) = SPEC.split_once("---\n").expect("two documents");
     let text = format!("{head}{cluster}---\n{}\nspec:\n  labels: {{a: b}}\n{group}", tail.trim_end());
     let text = if cluster.is_empty() && group.is_empty() { SPEC.to_owned() } else { text };
-    let spec = spec::parse(&[Source::new("test.yaml", text)]).resolve(|reference| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../render/tests");
+    let spec = spec::parse(&[Source::new("test.yaml", text)]).resolve(|reference| match reference.path.as_str() {
         // The control plane's authority has to be the one of the example.
-        let path = if reference.path == "pki/pki/ca.crt" { "../../../examples/ca.crt" } else { &reference.path };
-        std::fs::read(folder.join(path)).map_err(|error| format!("{}: {error}", reference.path))
+        "ca.crt" | "pki/pki/ca.crt" => Ok(cases::authority().into_bytes()),
+        // Nobody looks at the keys here.
+        path => Ok(format!("{path}\n").into_bytes()),
     });
     let complete = spec.and_then(|spec| spec::complete_before_pki(&spec));
     let complete =

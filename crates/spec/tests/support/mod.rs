@@ -3,6 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests read their cases and write their goldens")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "../../../render/tests/support/keys.rs"]
+mod keys;
+
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,11 +24,47 @@ pub(crate) fn example(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-pub(crate) fn cases(kind: &str) -> Vec<PathBuf> {
-    let mut cases: Vec<PathBuf> =
-        fs::read_dir(folder().join("cases").join(kind)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    cases.sort();
-    cases
+/// A spec that is refused, and what is said of it then.
+pub(crate) struct BadSpec {
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) gives: String,
+}
+
+/// As it stands in its file.
+impl fmt::Display for BadSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "==== {}\n{}==== gives\n{}", self.name, self.text, self.gives)
+    }
+}
+
+/// The files of bad specs; each has those that are about the same.
+pub(crate) fn mistake_classes() -> Vec<String> {
+    let entries = fs::read_dir(folder().join("mistakes")).unwrap();
+    let mut classes: Vec<String> =
+        entries.map(|entry| format!("mistakes/{}", entry.unwrap().file_name().to_str().unwrap())).collect();
+    classes.sort();
+    classes
+}
+
+pub(crate) fn bad_specs(class: &str) -> Vec<BadSpec> {
+    let all = read(&folder().join(class));
+    let mut specs: Vec<BadSpec> = Vec::new();
+    let mut gives = false;
+    for line in all.split_inclusive('\n') {
+        match line.strip_prefix("==== ").map(str::trim_end) {
+            Some("gives") => gives = true,
+            Some(name) => {
+                gives = false;
+                specs.push(BadSpec { name: name.to_owned(), text: String::new(), gives: String::new() });
+            }
+            None => {
+                let last = specs.last_mut().unwrap_or_else(|| panic!("{class} does not begin with a name"));
+                if gives { &mut last.gives } else { &mut last.text }.push_str(line);
+            }
+        }
+    }
+    specs
 }
 
 pub(crate) fn read(path: &Path) -> String {
@@ -32,7 +72,7 @@ pub(crate) fn read(path: &Path) -> String {
 }
 
 pub(crate) fn authority() -> String {
-    read(&folder().join("cases/ca.crt"))
+    example("ca.crt")
 }
 
 pub(crate) fn source(text: &str) -> Source {
@@ -70,36 +110,48 @@ pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<M
         "no-certificate.crt" => Ok(b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n".to_vec()),
         "keys.gpg" => Ok(vec![0x98, 0x33, 0x04, 0xff]),
         "token.txt" => Ok(format!("{TOKEN}\n").into_bytes()),
-        // The control plane of the tests of `render`, and the same with damage.
-        path if path.starts_with("control-plane/") => shared_pki(path),
+        // A control plane, and the same with damage.
+        path if path.starts_with("control-plane/") => control_plane_file(path),
         "damaged/pki/ca.key" => Ok(b"hunter2\n".to_vec()),
-        "damaged/pki/apiserver.crt" => shared_pki("control-plane/pki/etcd/server.crt"),
-        "damaged/pki/apiserver.key" => shared_pki("control-plane/pki/etcd/server.key"),
-        "damaged/pki/etcd/peer.key" => shared_pki("control-plane/pki/sa.key"),
+        "damaged/pki/apiserver.crt" => control_plane_file("control-plane/pki/etcd/server.crt"),
+        "damaged/pki/apiserver.key" => control_plane_file("control-plane/pki/etcd/server.key"),
+        "damaged/pki/etcd/peer.key" => control_plane_file("control-plane/pki/sa.key"),
         "damaged/admin.conf" => Ok(b"hunter2: [\n".to_vec()),
-        path if path.starts_with("damaged/") => shared_pki(path),
+        path if path.starts_with("damaged/") => control_plane_file(path),
         "bad-token.txt" => Ok(b"ABCDEF.hunter2".to_vec()),
         _ => Err("no such file".to_owned()),
     })?;
     spec::complete(&spec)
 }
 
-fn shared_pki(path: &str) -> Result<Vec<u8>, String> {
+fn control_plane_file(path: &str) -> Result<Vec<u8>, String> {
     let below = path.split_once('/').map_or(path, |(_, below)| below);
-    fs::read(folder().join("../../render/tests/pki").join(below)).map_err(|error| error.to_string())
+    let content = keys::control_plane("https://10.0.0.10:6443").get(below).cloned();
+    content.map(String::into_bytes).ok_or_else(|| "no such file".to_owned())
 }
 
 pub(crate) fn expect_complete(text: &str) -> CompleteSpec {
     complete(text).unwrap_or_else(|mistakes| panic!("{}", spec::render_mistakes(&mistakes, spec::Colour::Plain)))
 }
 
+/// With a file below `tests`.
 pub(crate) fn compare_golden(path: &str, actual: &str) {
-    let path = folder().join("golden").join(path);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    let path = folder().join(path);
+    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| !value.is_empty()) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, actual).unwrap();
         return;
     }
     let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert!(golden == actual, "{} differs (UPDATE_GOLDEN=1 rewrites it); now:\n{actual}", path.display());
+    if golden != actual {
+        let same = golden.lines().zip(actual.lines()).take_while(|(expected, found)| expected == found).count();
+        let shown = |text: &str| text.lines().skip(same).take(20).map(|line| format!("  {line}\n")).collect::<String>();
+        panic!(
+            "{} differs from line {} on (`UPDATE_GOLDEN=1 cargo test -p spec` rewrites it); expected:\n{}found:\n{}",
+            path.display(),
+            same + 1,
+            shown(&golden),
+            shown(actual)
+        );
+    }
 }

@@ -1,0 +1,87 @@
+//! What each target starts from: the specs of this repository, the good and the bad, and all that is rendered from them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use render::delivery::Format;
+use render::{GroupDelivery, render_gate, render_group};
+use spec::{Source, complete_before_pki, parse};
+
+use super::AUTHORITY;
+
+/// By target.
+pub type Seeds = BTreeMap<&'static str, Vec<Vec<u8>>>;
+
+/// The same in every run.
+pub fn seeds(repository: &Path) -> Seeds {
+    let mut seeds = Seeds::new();
+    let mut add = |target: &'static str, seed: Vec<u8>| seeds.entry(target).or_default().push(seed);
+    let cases = files_of(&repository.join("crates/render/tests/golden"), "spec.yaml");
+    for spec in files_of(&repository.join("examples"), ".yaml").into_iter().chain(cases) {
+        render_all(&spec, &mut add);
+        add("spec_text", spec);
+    }
+    for class in files_of(&repository.join("crates/spec/tests/mistakes"), ".txt") {
+        for spec in bad_specs(&String::from_utf8_lossy(&class)) {
+            add("spec_text", spec.as_bytes().to_vec());
+        }
+    }
+    for unit in files_of(&repository.join("dist/systemd"), "") {
+        add("node_files", unit);
+    }
+    add("node_files", Vec::new());
+    seeds
+}
+
+/// Every group as a bundle, as user data and as files of a node.
+fn render_all(spec: &[u8], add: &mut impl FnMut(&'static str, Vec<u8>)) {
+    let source = Source::new("seed.yaml", String::from_utf8_lossy(spec));
+    // Keys are not looked at: their names will do, and are the same in every run.
+    let resolved = parse(&[source]).resolve(|reference| match Path::new(&reference.path).extension() {
+        Some(extension) if extension == "crt" => Ok(AUTHORITY.to_vec()),
+        _ => Ok(reference.path.clone().into_bytes()),
+    });
+    let Ok(complete) = resolved.and_then(|spec| complete_before_pki(&spec)) else { return };
+    for group in &complete.groups {
+        let Ok(group) = render_group(&complete, group.name.value.as_str()) else { continue };
+        add("bundle", group.bundle.to_json().into_bytes());
+        for user_data in user_data(&group) {
+            add("user_data", user_data);
+        }
+        add("node_files", render_gate(&group.bundle.gate, &BTreeMap::new()));
+        for file in &group.bundle.files {
+            if [".service", ".path", ".env", "network.json"].iter().any(|end| file.path.ends_with(end)) {
+                add("node_files", file.content.to_vec());
+            }
+        }
+    }
+}
+
+/// In every format that the group can be delivered in.
+fn user_data(group: &GroupDelivery<'_>) -> Vec<Vec<u8>> {
+    let formats = [Format::CloudConfig, Format::Mime, Format::Ignition3, Format::Ignition2];
+    formats.into_iter().filter_map(|format| Some(group.user_data(format).ok()?.bytes)).collect()
+}
+
+/// The specs of a file of `crates/spec/tests/mistakes`, without what they give.
+fn bad_specs(class: &str) -> impl Iterator<Item = &str> {
+    let sections = class.split("==== ").filter_map(|section| section.split_once('\n'));
+    sections.filter(|(name, _)| *name != "gives").map(|(_, text)| text)
+}
+
+/// The contents of the files below a folder whose names end so, in the order of their paths.
+fn files_of(folder: &Path, end: &str) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a folder can be listed").path()).collect();
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            found.extend(files_of(&path, end));
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+        }
+    }
+    found
+}
