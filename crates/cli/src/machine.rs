@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle::{BUNDLE_PATH, Stub};
 use engine::{Clock, Timestamp};
 use host::disk::{Disk, RootedDisk};
 use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64};
@@ -11,8 +12,6 @@ use host::snaps::{SNAPD_SOCKET, SnapdSnaps, Snaps};
 use host::units::{StandInUnits, SystemdUnits, Units};
 use host::volumes::{FolderVolumes, LinuxVolumes, Volumes};
 use node::{BundleSourceError, Delivered, FetchBundle, Freshness, NodeHost, Ownership, PlatformSource};
-use render::Stub;
-use render::bundle::BUNDLE_PATH;
 
 use crate::args::{FetchArguments, NodeArguments, PlatformArguments};
 use crate::outcome::{Code, Failure, OrFail};

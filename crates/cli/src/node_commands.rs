@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use bundle::GATE_PATH;
 use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
-use render::gate::GATE_PATH;
 
 use crate::args::{ApplyArguments, GateArguments, Output, TimelineArguments};
 use crate::machine::{self, MachineClock};

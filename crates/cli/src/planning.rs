@@ -1,13 +1,11 @@
 //! `plan`: what `apply` would do on this node, or what another bundle would; touches nothing.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
+use bundle::{Bundle, BundleDiff, Digest, diff_bundles};
 use engine::{Condition, Plan, Step};
 use host::machine::LinuxClock;
 use node::{Action, BundleSourceError, Facts, NodeHost, Preview};
-use render::bundle::Bundle;
-use render::{BundleDiff, diff_bundles};
 use serde::Serialize;
 
 use crate::args::PlanArguments;
@@ -42,7 +40,7 @@ impl Planned {
     pub(crate) fn new(host: &NodeHost, bundle: &Bundle) -> Result<Self, Failure> {
         let (facts, plan) = node::prepare(host, bundle).map_err(session_failure)?;
         let clock = MachineClock(LinuxClock::new());
-        let previews = node::preview(host, bundle, &plan, &clock).map_err(session_failure)?;
+        let previews = node::preview(host, bundle, &facts, &plan, &clock).map_err(session_failure)?;
         Ok(Self { facts, plan, previews })
     }
 
@@ -75,7 +73,7 @@ impl Planned {
             vec!["bundle".to_owned(), input("bundle").to_owned()],
         ]));
         text.push('\n');
-        text.push_str(&steps_text(screen, plan, &self.previews, describe));
+        text.push_str(&steps_text(screen, plan, &self.previews, Action::describe));
         text
     }
 }
@@ -140,8 +138,8 @@ impl<'a> StepView<'a> {
 #[serde(rename_all = "camelCase")]
 struct AgainstView<'a> {
     /// Absent if this node has no bundle yet.
-    from: Option<String>,
-    to: String,
+    from: Option<Digest>,
+    to: Digest,
     diff: Option<BundleDiff>,
     #[serde(flatten)]
     plan: PlanView<'a>,
@@ -168,7 +166,7 @@ fn against(host: &NodeHost, arguments: &PlanArguments, other: &Path, screen: &Sc
             None => "this node has no bundle yet: all of it is new\n".to_owned(),
         };
         let strong = |text: &str| screen.paint(Paint::Strong, text);
-        let from = view.from.as_deref().unwrap_or("nothing");
+        let from = view.from.as_ref().map_or("nothing", Digest::as_str);
         format!(
             "{} {from}\n{}   {}\n\n{changes}\n{} {}\n{}",
             strong("from"),
@@ -176,7 +174,7 @@ fn against(host: &NodeHost, arguments: &PlanArguments, other: &Path, screen: &Sc
             view.to,
             strong("plan"),
             view.plan.digest,
-            steps_text(screen, &planned.plan, &planned.previews, describe)
+            steps_text(screen, &planned.plan, &planned.previews, Action::describe)
         )
     })?;
     Ok(planned.code())
@@ -187,44 +185,4 @@ fn place(facts: &Facts) -> String {
         "" => facts.platform.value.clone(),
         instance => format!("{} {instance}", facts.platform.value),
     }
-}
-
-fn describe(action: &Action) -> String {
-    match action {
-        Action::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
-        Action::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
-        Action::KeepBefore => "what was here before nodestrap came".to_owned(),
-        Action::RemoveFiles => "what an earlier bundle brought and this one does not".to_owned(),
-        Action::CheckClock => "the clock says what it can say".to_owned(),
-        Action::RebootIfRequired { markers } => markers.join(" "),
-        Action::MakeFolders { paths } => paths.join(" "),
-        Action::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
-        Action::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
-        Action::CommitHooks { files } => format!("{} units of hooks, before the other files", files.len()),
-        Action::RunHook { unit, slot, required, .. } => {
-            format!("{unit}, {slot}, {}", if *required { "required" } else { "optional" })
-        }
-        Action::VerifyFiles { files } => format!("{} files, read back", files.len()),
-        Action::CloseGate { path } => path.clone(),
-        Action::OpenGate { path, environment } => gate_text(path, environment),
-        Action::ReloadUnits { units } => format!("{} unit files", units.len()),
-        Action::EnableUnits { units } => units.join(" "),
-        Action::StartUnit { unit } => format!("{unit}, and wait for it"),
-        Action::ArmUnit { unit } => format!("{unit}: queued behind the gate"),
-        Action::ReleaseUnit { unit } => format!("{unit}: free to start"),
-        Action::AliasSnapApps { aliases } => {
-            aliases.iter().map(|(alias, app)| format!("{alias} for {app}")).collect::<Vec<_>>().join(", ")
-        }
-        Action::StopSnap { snap, .. } => format!("{snap}, by snapd"),
-        Action::ResetUnit { unit } => format!("{unit}: earlier failures forgotten"),
-        Action::SetSnap { snap, settings } => format!("{} settings of {snap}", settings.len()),
-        Action::StartSnap { snap } => format!("{snap}, by snapd, and wait for it"),
-    }
-}
-
-/// With what the node alone knows, if it is that what the gate says.
-fn gate_text(path: &str, environment: &BTreeMap<String, String>) -> String {
-    let known = ["INSTANCE_ID", "INSTANCE_TYPE", "MAX_PODS", "NODE_IP"];
-    let shown = known.iter().filter_map(|name| Some(format!("{name}={}", environment.get(*name)?)));
-    [path.to_owned()].into_iter().chain(shown).collect::<Vec<_>>().join(" ")
 }

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use bundle::{Besides, Bundle, Payload, diff_rendered, read_user_data};
 use host::disk::{Disk, RootedDisk};
-use render::bundle::Bundle;
 use render::delivery::machines::Document;
 use render::delivery::{Carries, Format as UserDataFormat, UserData};
-use render::{Besides, GroupDelivery, Payload, diff_rendered, read_user_data, render_group};
+use render::{GroupDelivery, besides_of_user_data, render_group};
 
 use crate::args::{Format, RenderArguments};
 use crate::documents::{choose_group, load_complete, read_limited};
@@ -249,7 +249,7 @@ fn load_all_rendered(path: &Path, group: Option<&str>, screen: &Screen) -> Resul
     }
     let bytes = read_limited(path).map_err(fail)?;
     match read_user_data(&bytes) {
-        Ok(Payload::Bundle(bundle)) => Ok((*bundle, Besides::of_user_data(&bytes))),
+        Ok(Payload::Bundle(bundle)) => Ok((*bundle, besides_of_user_data(&bytes))),
         Ok(Payload::Stub(stub)) => {
             Err(fail(format!("it only names the bundle {}; give the bundle itself", stub.digest)))
         }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
+use bundle::BUNDLE_PATH;
 use engine::{Plan, Report, RunOutcome, Workers};
 use host::machine::{LinuxClock, random_u64};
 use node::{Forgotten, Preview, ResetAction, ResetOptions, Surroundings};
-use render::bundle::BUNDLE_PATH;
 use serde::Serialize;
 
 use crate::args::ResetArguments;
@@ -78,33 +78,11 @@ fn plan_text(screen: &Screen, plan: Option<&Plan<ResetAction>>, previews: &[Prev
             .to_owned();
     };
     let mut text = format!("{} {}\n", screen.paint(Paint::Strong, "reset"), plan.digest());
-    text.push_str(&steps_text(screen, plan, previews, describe));
-    for step in &plan.steps {
-        if let ResetAction::RestoreFiles { restored, removed } = &step.action {
-            for (verb, paths) in [("put back", restored), ("removed ", removed)] {
-                for path in paths {
-                    let _ = writeln!(text, "  {verb}  {path}");
-                }
-            }
-        }
+    text.push_str(&steps_text(screen, plan, previews, ResetAction::describe));
+    for line in plan.steps.iter().flat_map(|step| step.action.details()) {
+        let _ = writeln!(text, "  {line}");
     }
     text
-}
-
-fn describe(action: &ResetAction) -> String {
-    match action {
-        ResetAction::CheckChanges { paths, .. } => format!("{} files: changed by nobody else", paths.len()),
-        ResetAction::CloseGate { path } => path.clone(),
-        ResetAction::StopUnit { unit } => format!("{unit}, and wait for it"),
-        ResetAction::DisableUnits { units } => units.join(" "),
-        ResetAction::RestoreFiles { restored, removed } => {
-            format!("{} put back, {} removed", restored.len(), removed.len())
-        }
-        ResetAction::RemoveFolders { paths } => format!("{} folders, if they are empty", paths.len()),
-        ResetAction::RemoveKubeletState { paths } => paths.join(" "),
-        ResetAction::ReloadUnits => "all unit files".to_owned(),
-        ResetAction::RestartUnit { unit } => format!("{unit}, with its own files"),
-    }
 }
 
 fn text(screen: &Screen, report: Option<&Report>, forgotten: Forgotten, is_delivered: bool) -> String {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use bundle::Bundle;
 use cluster::{JoinAnswer, NodeCondition};
 use engine::ErrorClass;
 use node::{Blocked, NodeHost, Phase, Status};
-use render::bundle::Bundle;
 use serde::Serialize;
 
 use crate::args::StatusArguments;

@@ -3,11 +3,10 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use bundle::{BUNDLE_PATH, GATE_PATH};
 use engine::RunOutcome;
 use host::machine::Watch;
 use node::{NodeHost, Phase};
-use render::bundle::BUNDLE_PATH;
-use render::gate::GATE_PATH;
 
 use crate::args::{Output, StatusArguments};
 use crate::outcome::{Code, Failure, OrFail as _, Outcome};

@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use bundle::{BUNDLE_PATH, Bundle};
 use engine::{Report, RunOutcome, Timeline};
 use host::files;
 use node::NodeHost;
-use render::bundle::{BUNDLE_PATH, Bundle};
 use spec::Source;
 
 use crate::args::{Progress, TryArguments};
@@ -148,14 +148,14 @@ fn shortened(text: &str) -> String {
 /// What the bundle brought, as it lies on disk now.
 fn files_text(screen: &Screen, sandbox: &Path, bundle: &Bundle) -> Result<String, Failure> {
     use std::os::unix::fs::PermissionsExt as _;
-    let mut paths: Vec<String> = bundle.files.iter().map(|file| file.path.clone()).collect();
-    paths.extend([bundle.gate.path.clone(), BUNDLE_PATH.to_owned(), node::JOURNAL_PATH.to_owned()]);
+    let mut paths: Vec<String> = bundle.all_files().iter().map(|file| file.path.to_string()).collect();
+    paths.extend([bundle.gate.path.to_string(), BUNDLE_PATH.to_owned(), node::JOURNAL_PATH.to_owned()]);
     paths.sort();
     let mut rows = Vec::new();
     for path in paths {
         let metadata = std::fs::metadata(sandbox.join(path.trim_start_matches('/'))).or_fail(Code::NeedsPerson)?;
         let remark = match path.as_str() {
-            path if path == bundle.gate.path => screen.paint(Paint::Good, "the gate, written last"),
+            path if bundle.gate.path == path => screen.paint(Paint::Good, "the gate, written last"),
             path if metadata.permissions().mode() & 0o077 == 0 => {
                 screen.paint(Paint::Quiet, if path == node::JOURNAL_PATH { "private" } else { "secret inside" })
             }

@@ -1,11 +1,13 @@
-//! `verify`: what on this node is no more as its bundle made it.
+//! `verify`: what on this node is no longer as its bundle made it.
 
 use std::fmt::Write as _;
 
-use node::{Finding, Verification};
+use bundle::resource::Difference;
+use host::machine::LinuxClock;
+use node::Verification;
 
 use crate::args::VerifyArguments;
-use crate::machine;
+use crate::machine::{self, MachineClock};
 use crate::node_commands::session_failure;
 use crate::outcome::{Code, Failure, Outcome};
 use crate::show::{Paint, Screen, table};
@@ -18,7 +20,8 @@ pub(crate) fn run(arguments: &VerifyArguments, screen: &Screen) -> Outcome {
     // No store is asked: what is not here was never applied.
     let delivered = machine::load_bundle(&host, &arguments.node, None, &|_| {})
         .map_err(|error| Failure { code: error.class().into(), error: error.into() })?;
-    let verification = node::verify(&host, &delivered.bundle).map_err(session_failure)?;
+    let clock = MachineClock(LinuxClock::new());
+    let verification = node::verify(&host, &delivered.bundle, &clock).map_err(session_failure)?;
     screen.result(&verification, || text(screen, &verification))?;
     Ok(if verification.drift.is_empty() { Code::Done } else { Code::NeedsPerson })
 }
@@ -36,12 +39,12 @@ fn text(screen: &Screen, verification: &Verification) -> String {
         rows.extend(drift.iter().map(row));
         text.push_str(&table(&rows));
     }
-    for finding in drift.iter().filter(|finding| !finding.changes.is_empty()) {
+    for finding in drift.iter().filter(|finding| !finding.values.is_empty()) {
         let _ = writeln!(text, "\n  {}", screen.paint(Paint::Strong, &finding.subject));
-        for change in finding.changes.iter().take(CHANGES_SHOWN) {
+        for change in finding.values.iter().take(CHANGES_SHOWN) {
             let _ = writeln!(text, "    {change}");
         }
-        if let Some(more) = finding.changes.len().checked_sub(CHANGES_SHOWN).filter(|more| *more > 0) {
+        if let Some(more) = finding.values.len().checked_sub(CHANGES_SHOWN).filter(|more| *more > 0) {
             let _ = writeln!(text, "    and {more} more");
         }
     }
@@ -51,7 +54,7 @@ fn text(screen: &Screen, verification: &Verification) -> String {
     text
 }
 
-fn row(finding: &Finding) -> Vec<String> {
-    let Finding { subject, what, expected, found, .. } = finding;
+fn row(finding: &Difference) -> Vec<String> {
+    let Difference { subject, what, expected, found, .. } = finding;
     vec![subject.clone(), what.as_str().to_owned(), expected.clone(), found.clone()]
 }

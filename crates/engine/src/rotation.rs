@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn the_last_run_is_never_cut() {
-        let start = EventKind::RunStarted { plan: Digest::of(b"p"), identity: None, boot_id: String::new(), steps: vec![] };
+        let start =
+            EventKind::RunStarted { plan: Digest::of(b"p"), identity: None, boot_id: String::new(), steps: vec![] };
         let events: Vec<Event> = (0..3).map(|at| Event { at: Timestamp(at), kind: start.clone() }).collect();
         assert_eq!(decide_cut(&events, |_| 1000, 1), 2);
         assert_eq!(decide_cut(&events, |_| 1, 2), 1);

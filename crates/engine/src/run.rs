@@ -66,7 +66,8 @@ impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
     pub fn run(self) -> Report {
         let Self { plan, identity, executor, journal, clock, jitter, retry, sink, workers, boot_id } = self;
         let ledger = Ledger::new(journal, sink, clock);
-        PlannedRun { plan, digest: plan.digest(), identity, executor, jitter, retry, workers }.run(ledger, clock, boot_id)
+        PlannedRun { plan, digest: plan.digest(), identity, executor, jitter, retry, workers }
+            .run(ledger, clock, boot_id)
     }
 }
 

@@ -155,10 +155,8 @@ fn load_folder(disk: &dyn Disk, path: &Path) -> Result<Bundle, BundleSourceError
             None
         })
     });
-    let broken = |source: BundleError| BundleSourceError::Broken {
-        path: path.display().to_string(),
-        source: source.into(),
-    };
+    let broken =
+        |source: BundleError| BundleSourceError::Broken { path: path.display().to_string(), source: source.into() };
     match trouble {
         Some(error) => Err(error.into()),
         None => bundle.map_err(broken),

@@ -29,6 +29,15 @@ pub enum Action {
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
+            Self::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
+            Self::CheckClock => "the clock says what it can say".to_owned(),
+            Self::RebootIfRequired { markers } => markers.join(" "),
+        }
+    }
+
     fn check(&self, node: &Node<'_>, history: &History) -> Result<Condition, StepError> {
         match self {
             Self::CheckBundle { refusals, remarks } => check_bundle(refusals, remarks, history),
@@ -58,7 +67,9 @@ fn check_bundle(refusals: &[Refusal], remarks: &[String], history: &History) -> 
         // A remark is made once, in the journal of the first run.
         ([], _) if history.done_before => Ok(Condition::AlreadySo),
         ([], [remark, ..]) => Ok(Condition::Needed(remark.clone())),
-        (_, _) => Err(StepError::permanent(joined(|refusal| &refusal.reason)).with_advice(joined(|refusal| &refusal.advice))),
+        (_, _) => {
+            Err(StepError::permanent(joined(|refusal| &refusal.reason)).with_advice(joined(|refusal| &refusal.advice)))
+        }
     }
 }
 

@@ -124,7 +124,10 @@ mod tests {
     fn run_started(seconds: u64) -> Event {
         let outline = |id: &str| StepOutline { id: id.into(), needs: Vec::new(), deadline_ms: 0 };
         let steps = ["stage-files", "commit-files", "open-gate"].map(outline).into();
-        at(seconds, EventKind::RunStarted { plan: engine::Digest::of(b"p"), identity: None, boot_id: "b".into(), steps })
+        at(
+            seconds,
+            EventKind::RunStarted { plan: engine::Digest::of(b"p"), identity: None, boot_id: "b".into(), steps },
+        )
     }
 
     fn failed(seconds: u64, step: &str) -> Event {

@@ -50,6 +50,11 @@ pub enum Action {
 }
 
 impl Action {
+    /// In a few words, for those who read the plan.
+    pub fn describe(&self) -> String {
+        self.deed().describe()
+    }
+
     pub(crate) fn deed<'n>(&self) -> &dyn Deed<Node<'n>> {
         match self {
             Self::Check(action) => action,

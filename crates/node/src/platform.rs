@@ -22,7 +22,6 @@ use host::files::{self, Difference, FileError, FileWrite};
 use host::machine::{Machine, random_u64};
 use host::volumes::{FolderVolumes, Volumes};
 
-
 use bundle::{BUNDLE_PATH, MAX_BUNDLE_BYTES, Payload, UserDataError, read_user_data};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

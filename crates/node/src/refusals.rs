@@ -39,7 +39,8 @@ pub(crate) fn remarks(bundle: &Bundle, facts: &Facts) -> Vec<String> {
         format!(
             "this machine's operating system is {:?}, which nodestrap does not know; it is treated as {:?}, as the \
              bundle says",
-            os.id, bundle.node.os.as_str()
+            os.id,
+            bundle.node.os.as_str()
         )
     };
     unknown.then(remark).into_iter().collect()

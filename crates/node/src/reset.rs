@@ -58,6 +58,16 @@ pub enum ResetAction {
 }
 
 impl ResetAction {
+    /// In a few words, for those who read the plan.
+    pub fn describe(&self) -> String {
+        self.deed().describe()
+    }
+
+    /// What people want to see one by one, before it happens.
+    pub fn details(&self) -> Vec<String> {
+        self.deed().details()
+    }
+
     fn deed<'u>(&self) -> &dyn Deed<Undoing<'u>> {
         match self {
             Self::File(undo) => undo,
@@ -107,7 +117,8 @@ fn undo_steps(record: &Record) -> Vec<UndoStep> {
 
 /// The steps of all families, and what only a whole reset does. Pure.
 fn plan(record: &Record, options: ResetOptions) -> Result<Plan<ResetAction>, PlanError> {
-    let step = |phase, id: &str, deadline, action| UndoStep { phase, id: id.to_owned(), deadline, barrier: false, action };
+    let step =
+        |phase, id: &str, deadline, action| UndoStep { phase, id: id.to_owned(), deadline, barrier: false, action };
     let paths: Vec<String> = record.files.keys().cloned().collect();
     let check = ResetAction::File(file::Undo::CheckChanges { paths, force: options.force });
     let mut all = vec![step(UndoPhase::Check, "check-changes", FILES_DEADLINE, check)];

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use bundle::Bundle;
 use engine::{
-    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening,
-    Plan, PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepContext, StepError, StepId,
-    Timestamp, Workers,
+    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening, Plan,
+    PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepContext, StepError,
+    StepId, Timestamp, Workers,
 };
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
@@ -63,13 +63,7 @@ impl NodeHost {
     }
 
     /// This machine on its way to what the bundle wants.
-    pub(crate) fn node<'a>(
-        &'a self,
-        bundle: &'a Bundle,
-        facts: &Facts,
-        clock: &'a dyn Clock,
-        past: &Past,
-    ) -> Node<'a> {
+    pub(crate) fn node<'a>(&'a self, bundle: &'a Bundle, facts: &Facts, clock: &'a dyn Clock, past: &Past) -> Node<'a> {
         let identity = Identity { bundle: bundle.digest(), machine: facts.machine_id.value.clone() };
         let environment = gate_facts::resolve(bundle, facts).environment;
         Node {

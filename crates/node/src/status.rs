@@ -257,11 +257,7 @@ pub(crate) fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> 
     }
 }
 
-fn without_bundle(
-    disk: &dyn Disk,
-    error: &BundleSourceError,
-    last_run: Option<Report>,
-) -> Result<Status, DiskError> {
+fn without_bundle(disk: &dyn Disk, error: &BundleSourceError, last_run: Option<Report>) -> Result<Status, DiskError> {
     let gate = observe_any_gate(disk)?;
     let is_older = matches!(
         error,
@@ -269,9 +265,10 @@ fn without_bundle(
     );
     let (phase, summary) = match (error, &gate) {
         (BundleSourceError::Absent { .. }, _) => (Phase::NotDelivered, "no bundle was delivered to this node"),
-        (_, GateState::Open { .. }) if is_older => {
-            (Phase::BundleBroken, "complete as an older nodestrap made it, and stays so; its bundle has to be rendered again")
-        }
+        (_, GateState::Open { .. }) if is_older => (
+            Phase::BundleBroken,
+            "complete as an older nodestrap made it, and stays so; its bundle has to be rendered again",
+        ),
         _ => (Phase::BundleBroken, "the bundle on this node cannot be used"),
     };
     let is_forbidden =

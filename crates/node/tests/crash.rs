@@ -11,13 +11,13 @@ mod support;
 
 use std::path::Path;
 
+use bundle::Stub;
+use bundle::{BUNDLE_PATH, Bundle};
 use engine::RunOutcome;
 use host::disk::Disk;
 use host::fake::{Crash, Fault, Moment, Repeat};
 use host::units::{ActiveState, UnitName, Units};
 use node::{Delivered, SessionError};
-use render::Stub;
-use render::bundle::{BUNDLE_PATH, Bundle};
 
 use support::{FakeNode, GATE, al2_bundle, bundle, expect_converged, rich_bundle, ubuntu_bundle};
 
@@ -47,7 +47,7 @@ fn crash_and_resume(bundle: &Bundle, tree: &str, at: u64, crash: Crash, moment: 
         assert!(wreck.gate_is_open(), "{case}: the run said done, but the gate did not survive");
     }
     if crash == Crash::ProcessKill && wreck.gate_is_open() {
-        let kubelet = UnitName(bundle.join.kubelet_unit.clone());
+        let kubelet = UnitName(bundle.join.kubelet_unit.to_string());
         let watch = wreck.units.state(&UnitName("nodestrap-kubelet-gate.path".to_owned())).expect("known").active;
         let will_start = wreck.units.jobs().contains(&kubelet) || watch == ActiveState::Active;
         assert!(will_start, "{case}: the gate is open, but nobody will start the kubelet");
@@ -97,7 +97,7 @@ fn eksctls_node_of_ubuntu_ends_in_the_same_tree_whatever_crashes() {
 
 /// Thousands of runs would spend their time with the hundreds of instance types.
 fn with_a_short_map(mut bundle: Bundle) -> Bundle {
-    let map = bundle.files.iter_mut().find(|file| file.path == render::MAX_PODS_MAP_PATH).expect("there is one");
+    let map = bundle.files.iter_mut().find(|file| file.path == bundle::MAX_PODS_MAP_PATH).expect("there is one");
     map.content = b"m5.large 29\n".into();
     bundle
 }
@@ -247,12 +247,12 @@ fn a_changed_bundle_shuts_the_gate_before_it_changes_the_first_file() {
 }
 
 fn config_path(bundle: &Bundle) -> String {
-    bundle.files.iter().find(|file| file.path.ends_with("kubelet.yaml")).expect("there is one").path.clone()
+    bundle.files.iter().find(|file| file.path.ends_with("kubelet.yaml")).expect("there is one").path.to_string()
 }
 
 fn gate_names(node: &FakeNode, bundle: &Bundle) -> bool {
     let gate = node.disk.read(Path::new(GATE), 1 << 20).expect("readable").unwrap_or_default();
-    String::from_utf8_lossy(&gate).contains(&bundle.digest())
+    String::from_utf8_lossy(&gate).contains(bundle.digest().as_str())
 }
 
 #[test]

@@ -5,14 +5,15 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use bundle::Bundle;
 use engine::{ErrorClass, RunOutcome};
 use host::disk::Disk as _;
 use host::snaps::{SnapError, Snaps as _};
 use host::units::{ActiveState, UnitName, Units as _};
 use node::{Action, Facts, Refusal};
-use render::bundle::Bundle;
 
 use support::{FakeNode, al2_bundle, expect_converged, golden_bundle, ubuntu_bundle};
 
@@ -27,17 +28,16 @@ fn steps(bundle: &Bundle, facts: &Facts) -> Vec<engine::Step<Action>> {
 }
 
 fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
-    let first = steps(bundle, facts).remove(0);
-    let Action::CheckBundle { refusals, .. } = first.action else { panic!("{:?}", first.action) };
-    refusals
+    let first = serde_json::to_value(steps(bundle, facts).remove(0).action).expect("JSON");
+    assert_eq!(first["do"], "check-bundle");
+    serde_json::from_value(first["refusals"].clone()).expect("refusals")
 }
 
 fn gate(bundle: &Bundle, facts: &Facts) -> Vec<(String, String)> {
-    let opened = steps(bundle, facts).into_iter().find_map(|step| match step.action {
-        Action::OpenGate { environment, .. } => Some(environment),
-        _ => None,
-    });
-    opened.expect("the gate opens").into_iter().collect()
+    let actions = steps(bundle, facts).into_iter().map(|step| serde_json::to_value(step.action).expect("JSON"));
+    let opened = actions.into_iter().find(|action| action["do"] == "open-gate").expect("the gate opens");
+    let environment: BTreeMap<String, String> = serde_json::from_value(opened["environment"].clone()).expect("texts");
+    environment.into_iter().collect()
 }
 
 fn assert_golden(name: &str, text: &str) {
@@ -211,7 +211,8 @@ fn a_setting_that_somebody_changed_is_put_back_and_the_kubelet_started_with_it()
     let bundle = ubuntu_bundle();
     let machine = FakeNode::new(&bundle);
     expect_converged(&machine.apply(&bundle, 0).expect("runs"), "first");
-    let changed = [("max-pods".to_owned(), "5".to_owned()), ("their-own".to_owned(), "x".to_owned())].into();
+    let text = |text: &str| Some(text.to_owned());
+    let changed = [("max-pods".to_owned(), text("5")), ("their-own".to_owned(), text("x"))].into();
     machine.snaps.set("kubelet-eks", &changed, std::time::Duration::ZERO).expect("changed");
     let before = machine.disk.log().len();
     expect_converged(&machine.apply(&bundle, 1).expect("runs"), "again");

@@ -1,11 +1,11 @@
 //! What a bundle asks for beyond files: the order of units, hooks in their slots, and what is refused.
 mod support;
 
+use bundle::Bundle;
 use engine::{Condition, ErrorClass, Plan, RunOutcome, StepOutcome, Style, Timeline};
 use host::fake::Crash;
 use host::units::{JobResult, UnitName, Units};
 use node::Action;
-use render::bundle::Bundle;
 
 use support::{FakeNode, HOOKS, bundle, expect_converged, hook_unit, render, rich_bundle};
 
@@ -229,30 +229,25 @@ const DEBIAN: &str = "ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n";
 #[test]
 fn what_cannot_be_done_is_refused_before_anything_is_written() {
     let mut installed = bundle();
-    installed.runtime.source = "tree".to_owned();
-    assert_refused(&installed, DEBIAN, &["from \"tree\" yet", "source: preinstalled"]);
+    let package = bundle::Package { name: "containerd".to_owned(), version: "2.1".to_owned() };
+    installed.runtime.source = bundle::RuntimeSource::Package(package);
+    assert_refused(&installed, DEBIAN, &["\"package\"", "preinstalled"]);
     let mut unfilled = bundle();
-    unfilled.gate.facts = vec!["NODE_IP".to_owned(), "MAX_PODS".to_owned()];
-    assert_refused(&unfilled, DEBIAN, &["needs NODE_IP", "needs INSTANCE_TYPE", "layout: nodestrap"]);
-    let mut other_layout = bundle();
-    other_layout.kind.layout = "elsewhere".to_owned();
-    assert_refused(&other_layout, DEBIAN, &["layout \"elsewhere\"", "eksctl"]);
-    let mut stray = rich_bundle();
-    stray.hooks[0].slot = "sometime".to_owned();
-    assert_refused(&stray, DEBIAN, &["sometime", "before-kubelet"]);
+    unfilled.gate.facts = [bundle::GateFact::NodeIp, bundle::GateFact::MaxPods].into();
+    assert_refused(&unfilled, DEBIAN, &["NODE_IP", "INSTANCE_TYPE"]);
     let mut both = installed;
-    both.kind.layout = "elsewhere".to_owned();
-    assert_refused(&both, DEBIAN, &["\"elsewhere\"", "\"tree\""]);
+    both.gate.facts = unfilled.gate.facts;
+    assert_refused(&both, DEBIAN, &["\"package\"", "NODE_IP"]);
 }
 
 #[test]
 fn a_bundle_for_another_system_is_refused_and_an_unknown_system_is_a_remark() {
     let bundle = bundle();
-    assert_eq!(bundle.kind.os, "debian");
+    assert_eq!(bundle.node.os, bundle::Os::Debian);
     let flatcar = "ID=flatcar\nVERSION_ID=4081.2.0\nPRETTY_NAME=\"Flatcar Container Linux\"\n";
     assert_refused(&bundle, flatcar, &["for debian", "runs flatcar", "os: flatcar"]);
     let mut for_rhcos = bundle.clone();
-    for_rhcos.kind.os = "rhcos".to_owned();
+    for_rhcos.node.os = bundle::Os::Rhcos;
     assert_refused(&for_rhcos, "ID=rhel\nVERSION_ID=9.4\n", &["for rhcos", "runs rhel"]);
 
     let node = FakeNode::new(&bundle);
@@ -268,14 +263,14 @@ fn a_bundle_for_another_system_is_refused_and_an_unknown_system_is_a_remark() {
 #[test]
 fn a_control_plane_can_be_applied() {
     let bundle = render("  pki: {folder: pki}\n", "  role: control-plane\n");
-    assert_eq!(bundle.kind.role, "control-plane");
+    assert_eq!(bundle.node.role, bundle::Role::ControlPlane);
     let node = FakeNode::new(&bundle);
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "control plane");
     node.assert_gate_tells_the_truth(&bundle, "control plane");
     let manifests = bundle.files.iter().filter(|file| file.path.starts_with("/etc/kubernetes/manifests/"));
     assert!(manifests.count() >= 4, "{:?}", bundle.files);
-    let (_, plan) = node::prepare(&node.host(), &bundle).expect("a plan");
+    let (facts, plan) = node::prepare(&node.host(), &bundle).expect("a plan");
     let clock = support::clock();
-    let previews = node::preview(&node.host(), &bundle, &plan, &clock).expect("a preview");
+    let previews = node::preview(&node.host(), &bundle, &facts, &plan, &clock).expect("a preview");
     assert!(previews.iter().all(|preview| preview.condition == Ok(Condition::AlreadySo)));
 }

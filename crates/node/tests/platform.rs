@@ -5,12 +5,12 @@ mod support;
 
 use std::path::Path;
 
+use bundle::Stub;
+use bundle::{BUNDLE_PATH, Bundle};
 use engine::Report;
 use host::disk::Disk as _;
 use host::fake::{Crash, Moment};
 use node::{BundleSourceError, Delivered, NodeHost};
-use render::Stub;
-use render::bundle::{BUNDLE_PATH, Bundle};
 use support::{FakeNode, bundle, clock, expect_converged, surroundings};
 
 const VOLUME: &str = "/dev/disk/by-label/cidata";

@@ -4,10 +4,10 @@ mod support;
 
 use std::path::Path;
 
+use bundle::Bundle;
 use engine::{Report, RunOutcome};
 use host::disk::Disk;
 use host::fake::{Crash, Moment};
-use render::bundle::Bundle;
 
 use support::{FakeNode, bundle, expect_converged, rich_bundle};
 

@@ -6,12 +6,12 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bundle::Bundle;
 use engine::{Report, RunOutcome};
 use host::disk::{Disk, Kind};
 use host::fake::{Crash, Entry, Fault, Moment, Repeat};
 use host::units::{ActiveState, UnitName, Units};
 use node::{Forgotten, ResetOptions, SessionError};
-use render::bundle::Bundle;
 
 use support::{FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, rich_bundle, surroundings, ubuntu_bundle};
 
@@ -109,13 +109,13 @@ fn what_eksctls_layout_replaced_is_back() {
         let image = node.disk.uncounted();
         for file in bundle.files.iter().filter(|file| file.path != CONTAINERD) {
             let content = [b"# eksctl's\n", &*file.content].concat();
-            host::files::write_durable(&image, Path::new(&file.path), 0o640, &content, Some((7, 8))).expect("written");
+            host::files::write_durable(&image, file.path.as_path(), 0o640, &content, Some((7, 8))).expect("written");
         }
         let before = tree(&node);
         expect_converged(&node.apply(&bundle, 0).expect("runs"), "apply");
         assert!(node.gate_is_open());
         expect_reset(&node, &bundle, "reset");
-        assert_same(&tree(&node), &before, &bundle.kind.os);
+        assert_same(&tree(&node), &before, bundle.node.os.as_str());
         let again = node.apply(&bundle, 1).expect("runs");
         expect_converged(&again, "again");
     }
@@ -342,7 +342,7 @@ fn a_complete_node_without_a_record_is_left_alone() {
         expect_converged(&node.apply(&bundle, 0).expect("runs"), "apply");
         node.disk.remove(Path::new("/var/lib/nodestrap/before/record.json")).expect("removed");
         let refused = reset(&node, &bundle, ResetOptions::default(), 0);
-        assert!(matches!(refused, Err(SessionError::NoRecord)), "{}", bundle.kind.os);
+        assert!(matches!(refused, Err(SessionError::NoRecord)), "{}", bundle.node.os);
         assert!(node.gate_is_open());
     }
 }

@@ -46,8 +46,8 @@ fn a_plan_over_a_fake_machine_has_no_effect_at_all() {
         for round in 0..2 {
             let before = (node.disk.operations(), node.disk.snapshot());
             let (clock, host) = (clock(), node.host());
-            let (_, plan) = node::prepare(&host, &bundle).expect("a plan");
-            let previews = node::preview(&host, &bundle, &plan, &clock).expect("a look");
+            let (facts, plan) = node::prepare(&host, &bundle).expect("a plan");
+            let previews = node::preview(&host, &bundle, &facts, &plan, &clock).expect("a look");
             assert_eq!(previews.len(), plan.steps.len());
             node::observe_status(&node.disk, &node.units, Ok(bundle.clone().into())).expect("a status");
             assert_eq!((node.disk.operations(), node.disk.snapshot()), before, "{:#?}", node.disk.log());

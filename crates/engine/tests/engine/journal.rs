@@ -128,7 +128,12 @@ fn a_record_of_a_future_release_is_kept_and_passed_over() {
 #[test]
 fn history_forgets_a_step_that_was_started_again_and_all_before_another_plan() {
     let (ours, other) = (Digest::of(b"ours"), Digest::of(b"other"));
-    let start = |plan: &Digest| EventKind::RunStarted { plan: plan.clone(), identity: None, boot_id: "b".into(), steps: vec![] };
+    let start = |plan: &Digest| EventKind::RunStarted {
+        plan: plan.clone(),
+        identity: None,
+        boot_id: "b".into(),
+        steps: vec![],
+    };
     let done = |id: &str| EventKind::StepFinished { id: id.into(), outcome: engine::Finish::Done };
     let (mut journal, _) = Journal::open(FakeStore::default()).unwrap();
     let mut say = |kind| {

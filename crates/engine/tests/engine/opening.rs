@@ -54,8 +54,15 @@ fn phases_and_facts_are_part_of_the_run_that_follows() {
     opening.phase("gather-facts", || Ok::<_, StepError>(())).unwrap();
     opening.facts(vec![fact()]);
     let (jitter, retry, workers) = (&|| 0, RetryPolicy::default(), SEQUENTIAL);
-    let report =
-        opening.run(PlannedRun { plan: &plan, digest: plan.digest(), identity: plan.digest(), executor: &executor, jitter, retry, workers });
+    let report = opening.run(PlannedRun {
+        plan: &plan,
+        digest: plan.digest(),
+        identity: plan.digest(),
+        executor: &executor,
+        jitter,
+        retry,
+        workers,
+    });
     assert_eq!((report.run, report.outcome.clone()), (1, RunOutcome::Done));
     assert_eq!((report.facts.clone(), report.phases.len()), (vec![fact()], 1));
     let recorded = Journal::open(store).unwrap().0.events().to_vec();
@@ -82,7 +89,15 @@ fn a_run_that_finds_nothing_to_do_leaves_no_trace_unless_it_asked_somebody() {
             .unwrap();
         opening.facts(vec![fact()]);
         let (jitter, retry, workers) = (&|| 0, RetryPolicy::default(), SEQUENTIAL);
-        opening.run(PlannedRun { plan: &plan, digest: plan.digest(), identity: plan.digest(), executor: &executor, jitter, retry, workers });
+        opening.run(PlannedRun {
+            plan: &plan,
+            digest: plan.digest(),
+            identity: plan.digest(),
+            executor: &executor,
+            jitter,
+            retry,
+            workers,
+        });
         let events = Journal::open(store).unwrap().0.events().to_vec();
         assert_eq!(events.len(), kept, "{events:?}");
         if let Some(last) = events.last() {

@@ -40,7 +40,10 @@ impl Story {
             deadline_ms: 0,
         };
         let steps = STEPS.into_iter().map(outline).collect();
-        self.say(0, EventKind::RunStarted { plan: Digest::of(b"plan"), identity: None, boot_id: boot_id.into(), steps });
+        self.say(
+            0,
+            EventKind::RunStarted { plan: Digest::of(b"plan"), identity: None, boot_id: boot_id.into(), steps },
+        );
     }
     /// Opens a run as a node does: what came before the plan stands before the first step.
     fn open(&mut self, start: u64, boot_id: &str) {

@@ -77,6 +77,15 @@ enum Leftovers {
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
+            Self::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
+            Self::CommitHooks { files } => format!("{} units of hooks, before the other files", files.len()),
+            Self::VerifyFiles { files } => format!("{} files, read back", files.len()),
+        }
+    }
+
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
         match self {
             Self::StageFiles { files } => {
@@ -91,6 +100,10 @@ impl Deed<Node<'_>> for Action {
                 if node.files_are_as_planned.load(Ordering::Relaxed) =>
             {
                 Ok(Condition::AlreadySo)
+            }
+            // Whoever staged them has just looked.
+            Self::CommitFiles { files } if node.has_staged() => {
+                Ok(Condition::Needed(format!("what differs of {} files is staged", files.len())))
             }
             Self::CommitFiles { files } | Self::VerifyFiles { files } | Self::CommitHooks { files } => {
                 condition(node, files, Leftovers::Count)
@@ -122,9 +135,9 @@ impl Deed<Node<'_>> for Action {
 /// The plan names files by digest; their bytes come from the bundle it was made from.
 fn wanted<'n>(node: &'n Node<'_>, planned: &PlannedFile) -> Result<&'n File, StepError> {
     let found = node.files.binary_search_by(|file| file.path.as_str().cmp(&planned.path));
-    found.map(|index| &node.files[index]).map_err(|_| {
-        StepError::permanent(format!("the plan names {:?}, which its bundle does not have", planned.path))
-    })
+    found
+        .map(|index| &node.files[index])
+        .map_err(|_| StepError::permanent(format!("the plan names {:?}, which its bundle does not have", planned.path)))
 }
 
 fn write<'f>(file: &'f File, ownership: Ownership) -> FileWrite<'f> {
@@ -225,10 +238,7 @@ fn stage(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> {
 }
 
 /// What is there already stays as it is: whoever reads it need not start anew.
-fn stage_differing(
-    node: &Node<'_>,
-    planned: &[PlannedFile],
-) -> Result<(Staged, BTreeSet<UnitName>), StepError> {
+fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(Staged, BTreeSet<UnitName>), StepError> {
     let (mut writes, mut readers) = (Vec::new(), BTreeSet::new());
     for planned in planned {
         let file = wanted(node, planned)?;
@@ -244,8 +254,13 @@ fn stage_differing(
 /// What was there before, and that readers have to start anew, is durable when the first name is switched.
 fn switch_in(node: &Node<'_>, (mut staged, readers): (Staged, BTreeSet<UnitName>)) -> Result<(), StepError> {
     let disk = node.tools.disk;
-    node.forget_starts(&readers)?;
-    staged.sync_before_switch(disk, Path::new(RECORD_PATH)).map_err(|error| disk_error(&error))?;
+    let noted = node
+        .forget_starts(&readers)
+        .and_then(|()| staged.sync_before_switch(disk, Path::new(RECORD_PATH)).map_err(|error| disk_error(&error)));
+    if let Err(error) = noted {
+        files::discard(disk, staged);
+        return Err(error);
+    }
     files::commit(disk, staged).map_err(|error| file_error(&error))
 }
 
@@ -260,6 +275,10 @@ fn read_back(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> 
 }
 
 impl Node<'_> {
+    fn has_staged(&self) -> bool {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// What a run staged that failed before its commit: secrets and space that nobody needs.
     pub(crate) fn discard_staged(&self) {
         if let Some((staged, _)) = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -298,7 +317,8 @@ impl Family for Files {
         for (path, file) in &record.files {
             let is_wanted = node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());
             // Whoever changed it wants it; `reset` tells of it.
-            if !is_wanted && record::compare(node.tools.disk, path, file).map_err(|error| disk_error(&error))? != Now::Changed
+            if !is_wanted
+                && record::compare(node.tools.disk, path, file).map_err(|error| disk_error(&error))? != Now::Changed
             {
                 obsolete.files.insert(path.clone(), file.clone());
             }
@@ -354,13 +374,37 @@ fn keep_one(node: &Node<'_>, record: &mut Record, path: &str, sha256: Option<&st
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Undo {
     /// Nothing that somebody else wrote would be lost.
-    CheckChanges { paths: Vec<String>, force: bool },
+    CheckChanges {
+        paths: Vec<String>,
+        force: bool,
+    },
     /// What was there before is back; what was not there is gone.
-    RestoreFiles { restored: Vec<String>, removed: Vec<String> },
-    RemoveKubeletState { paths: Vec<String> },
+    RestoreFiles {
+        restored: Vec<String>,
+        removed: Vec<String>,
+    },
+    RemoveKubeletState {
+        paths: Vec<String>,
+    },
 }
 
 impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        match self {
+            Self::CheckChanges { paths, .. } => format!("{} files: changed by nobody else", paths.len()),
+            Self::RestoreFiles { restored, removed } => {
+                format!("{} put back, {} removed", restored.len(), removed.len())
+            }
+            Self::RemoveKubeletState { paths } => paths.join(" "),
+        }
+    }
+
+    fn details(&self) -> Vec<String> {
+        let Self::RestoreFiles { restored, removed } = self else { return Vec::new() };
+        let back = restored.iter().map(|path| format!("put back  {path}"));
+        back.chain(removed.iter().map(|path| format!("removed   {path}"))).collect()
+    }
+
     fn check(&self, on: &Undoing<'_>, _: &History) -> Result<Condition, StepError> {
         match self {
             Self::CheckChanges { force, .. } => on.check_changes(*force),
@@ -458,7 +502,12 @@ impl Undoing<'_> {
         let owner = |owner| self.tools.ownership.owner().map(|_| owner);
         let writes: Vec<FileWrite<'_>> = back
             .iter()
-            .map(|(path, content, mode, was)| FileWrite { path: Path::new(path.as_str()), mode: *mode, owner: owner(*was), content })
+            .map(|(path, content, mode, was)| FileWrite {
+                path: Path::new(path.as_str()),
+                mode: *mode,
+                owner: owner(*was),
+                content,
+            })
             .collect();
         files::stage(disk, &writes)
             .and_then(|staged| files::commit(disk, staged))

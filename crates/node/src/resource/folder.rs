@@ -37,6 +37,11 @@ fn obstacle(disk: &dyn Disk, path: &str) -> Result<Option<Option<&'static str>>,
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        let Self::MakeFolders { paths } = self;
+        paths.join(" ")
+    }
+
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
         let Self::MakeFolders { paths } = self;
         for path in paths {
@@ -138,6 +143,11 @@ fn is_empty_folder(disk: &dyn Disk, path: &str) -> Result<bool, StepError> {
 }
 
 impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        let Self::RemoveFolders { paths } = self;
+        format!("{} folders, if they are empty", paths.len())
+    }
+
     fn check(&self, on: &Undoing<'_>, _: &History) -> Result<Condition, StepError> {
         let Self::RemoveFolders { paths } = self;
         let empty = |path: &&String| is_empty_folder(on.tools.disk, path);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bundle::resource::{Aspect, Difference};
-use bundle::{GATE_PATH, UNIT_FOLDER, check_gate, render_gate};
+use bundle::{GATE_PATH, GateFact, UNIT_FOLDER, check_gate, render_gate};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, DiskError};
 use host::files;
@@ -45,8 +45,7 @@ pub enum GateState {
 
 /// All that stands in the gate of a node: what the bundle and the machine say, and for whom it is open.
 pub(crate) fn whole(environment: BTreeMap<String, String>, identity: &Identity) -> BTreeMap<String, String> {
-    let bound =
-        [(BUNDLE_VARIABLE, identity.bundle.to_string()), (MACHINE_VARIABLE, identity.machine.clone())];
+    let bound = [(BUNDLE_VARIABLE, identity.bundle.to_string()), (MACHINE_VARIABLE, identity.machine.clone())];
     environment.into_iter().chain(bound.map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
@@ -67,8 +66,13 @@ pub fn observe(disk: &dyn Disk, path: &str) -> Result<GateState, DiskError> {
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Action {
     /// A gate of another bundle or machine is taken away before the first change: from here on a crash means "not started".
-    CloseGate { path: String },
-    OpenGate { path: String, environment: BTreeMap<String, String> },
+    CloseGate {
+        path: String,
+    },
+    OpenGate {
+        path: String,
+        environment: BTreeMap<String, String>,
+    },
 }
 
 impl Node<'_> {
@@ -113,6 +117,17 @@ impl Node<'_> {
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::CloseGate { path } => path.clone(),
+            // With what the node alone knows, if the gate says that.
+            Self::OpenGate { path, environment } => {
+                let known = GateFact::ALL.iter().filter_map(|fact| Some((fact, environment.get(fact.as_str())?)));
+                known.fold(path.clone(), |text, (fact, value)| format!("{text} {fact}={value}"))
+            }
+        }
+    }
+
     fn check(&self, node: &Node<'_>, history: &History) -> Result<Condition, StepError> {
         match self {
             Self::CloseGate { path } => Ok(match node.gate_state(path)? {
@@ -134,7 +149,9 @@ impl Deed<Node<'_>> for Action {
                 // that was killed before its last sync: a power cut could still take it away.
                 Ok(match node.is_open(&node.gate_state(path)?) {
                     true if !leftover && history.done_before => Condition::AlreadySo,
-                    true => Condition::Needed("it is there, but nothing says that it would survive a power cut".to_owned()),
+                    true => {
+                        Condition::Needed("it is there, but nothing says that it would survive a power cut".to_owned())
+                    }
                     false => Condition::Needed("last, when everything else is in place".to_owned()),
                 })
             }
@@ -148,7 +165,9 @@ impl Deed<Node<'_>> for Action {
                 // A gate that was there before nodestrap came is among what is kept.
                 files::sync_all(node.tools.disk, &[Path::new(RECORD_PATH)]).and_then(|()| {
                     let paths = others.iter().chain([path]);
-                    paths.into_iter().try_for_each(|path| files::remove_durable(node.tools.disk, Path::new(path)).map(drop))
+                    paths
+                        .into_iter()
+                        .try_for_each(|path| files::remove_durable(node.tools.disk, Path::new(path)).map(drop))
                 })
             }
             Self::OpenGate { path, .. } => node.open_gate(path),
@@ -233,6 +252,11 @@ impl Undoing<'_> {
 }
 
 impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        let Self::CloseGate { path } = self;
+        path.clone()
+    }
+
     fn check(&self, on: &Undoing<'_>, _: &History) -> Result<Condition, StepError> {
         let Self::CloseGate { path } = self;
         Ok(match on.gate_is_ours(path)? {

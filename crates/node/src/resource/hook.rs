@@ -23,6 +23,11 @@ pub enum Action {
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        let Self::RunHook { unit, slot, necessity, .. } = self;
+        format!("{unit}, {slot}, {necessity}")
+    }
+
     fn check(&self, _: &Node<'_>, history: &History) -> Result<Condition, StepError> {
         let Self::RunHook { unit, .. } = self;
         Ok(match history.done_before {
@@ -113,6 +118,11 @@ pub enum Undo {
 }
 
 impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        let Self::TellOfHooks { hooks } = self;
+        format!("{}: cannot be undone", hooks.join(" "))
+    }
+
     fn check(&self, _: &Undoing<'_>, history: &History) -> Result<Condition, StepError> {
         let Self::TellOfHooks { hooks } = self;
         Ok(match history.done_before {

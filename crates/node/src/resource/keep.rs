@@ -27,6 +27,13 @@ pub enum Action {
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::KeepBefore => "what was here before nodestrap came".to_owned(),
+            Self::RemoveFiles => "what an earlier bundle brought and this one does not".to_owned(),
+        }
+    }
+
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
         match self {
             Self::KeepBefore => Ok(match missing(node)? {

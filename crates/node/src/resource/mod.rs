@@ -108,6 +108,12 @@ impl Tools<'_> {
 
 /// One thing that a step of a plan does; `N` is what it works on.
 pub(crate) trait Deed<N: ?Sized> {
+    /// In a few words, for those who read the plan.
+    fn describe(&self) -> String;
+    /// What people want to see one by one, before it happens.
+    fn details(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Looks and changes nothing.
     fn check(&self, on: &N, history: &History) -> Result<Condition, StepError>;
     /// Makes it so; again after any interruption.

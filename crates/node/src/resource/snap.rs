@@ -28,7 +28,10 @@ pub(crate) fn planned_snap(bundle: &Bundle, gate: &Texts) -> Result<Option<Snap>
     let Some(snap) = &bundle.snap else { return Ok(None) };
     let fill = |(key, text): (&String, &String)| {
         let filled = fill_in(text, gate).map_err(|name| Refusal {
-            reason: format!("the setting {key:?} of the snap {:?} cannot be used: nothing says what {name} is", snap.name),
+            reason: format!(
+                "the setting {key:?} of the snap {:?} cannot be used: nothing says what {name} is",
+                snap.name
+            ),
             advice: "render the bundle with the nodestrap that the node has".to_owned(),
         });
         filled.map(|value| (key.clone(), value))
@@ -55,15 +58,36 @@ fn fill_in(text: &str, variables: &Texts) -> Result<String, String> {
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Action {
     /// Commands that people type start applications of snaps; alias to `SNAP.APP`.
-    AliasSnapApps { aliases: Texts },
+    AliasSnapApps {
+        aliases: Texts,
+    },
     /// Unless what runs was started with these settings.
-    StopSnap { snap: String, settings: Texts },
-    SetSnap { snap: String, settings: Texts },
+    StopSnap {
+        snap: String,
+        settings: Texts,
+    },
+    SetSnap {
+        snap: String,
+        settings: Texts,
+    },
     /// Started by snapd, and waited for.
-    StartSnap { snap: String },
+    StartSnap {
+        snap: String,
+    },
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::AliasSnapApps { aliases } => {
+                aliases.iter().map(|(alias, app)| format!("{alias} for {app}")).collect::<Vec<_>>().join(", ")
+            }
+            Self::StopSnap { snap, .. } => format!("{snap}, by snapd"),
+            Self::SetSnap { snap, settings } => format!("{} settings of {snap}", settings.len()),
+            Self::StartSnap { snap } => format!("{snap}, by snapd, and wait for it"),
+        }
+    }
+
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
         match self {
             Self::AliasSnapApps { aliases } => Ok(match missing_aliases(&node.tools, aliases)?.first() {
@@ -234,6 +258,11 @@ impl Undo {
 }
 
 impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        let Self::RestoreSnap { snap } = self;
+        format!("aliases and settings of {snap}")
+    }
+
     fn check(&self, on: &Undoing<'_>, _: &History) -> Result<Condition, StepError> {
         let Self::RestoreSnap { snap } = self;
         let Back { aliases, settings } = self.back(on)?;

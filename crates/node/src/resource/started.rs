@@ -48,7 +48,9 @@ impl Node<'_> {
     /// The unit was started, or will be, with what the bundle wants it to read.
     pub(crate) fn note_start(&self, unit: &UnitName, durable: Durable) -> Result<(), StepError> {
         let wanted = started_with(self.bundle, &self.gate, unit).to_string();
-        self.change_starts(durable, |started| started.insert(unit.to_string(), wanted.clone()).as_ref() != Some(&wanted))
+        self.change_starts(durable, |started| {
+            started.insert(unit.to_string(), wanted.clone()).as_ref() != Some(&wanted)
+        })
     }
 
     /// Files that these units read are about to change. Durable with the next sync of that file system.

@@ -32,19 +32,42 @@ const DROP_IN_ROOTS: [&str; 4] =
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Action {
-    ReloadUnits { units: Vec<UnitName> },
-    EnableUnits { units: Vec<UnitName> },
+    ReloadUnits {
+        units: Vec<UnitName>,
+    },
+    EnableUnits {
+        units: Vec<UnitName>,
+    },
     /// Started, or started anew with the new files, and waited for.
-    StartUnit { unit: UnitName },
+    StartUnit {
+        unit: UnitName,
+    },
     /// The start job is queued while the gate is still shut: if this process dies after opening it, the unit starts all the
     /// same.
-    ArmUnit { unit: UnitName },
-    ResetUnit { unit: UnitName },
+    ArmUnit {
+        unit: UnitName,
+    },
+    ResetUnit {
+        unit: UnitName,
+    },
     /// The unit is ordered after the bootstrap unit, so its job is queued and not waited for.
-    ReleaseUnit { unit: UnitName },
+    ReleaseUnit {
+        unit: UnitName,
+    },
 }
 
 impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::ReloadUnits { units } => format!("{} unit files", units.len()),
+            Self::EnableUnits { units } => units.iter().map(UnitName::as_str).collect::<Vec<_>>().join(" "),
+            Self::StartUnit { unit } => format!("{unit}, and wait for it"),
+            Self::ArmUnit { unit } => format!("{unit}: queued behind the gate"),
+            Self::ResetUnit { unit } => format!("{unit}: earlier failures forgotten"),
+            Self::ReleaseUnit { unit } => format!("{unit}: free to start"),
+        }
+    }
+
     fn check(&self, node: &Node<'_>, history: &History) -> Result<Condition, StepError> {
         match self {
             Self::ReloadUnits { units } => check_reloaded(node, units, history),
@@ -125,7 +148,7 @@ fn check_running(node: &Node<'_>, unit: &UnitName) -> Result<Condition, StepErro
     Ok(match active {
         ActiveState::Active | ActiveState::Activating if with_this => Condition::AlreadySo,
         ActiveState::Active | ActiveState::Activating => {
-            Condition::Needed(format!("{unit} runs with other files than it should"))
+            Condition::Needed(format!("{unit} has not been started with these files yet"))
         }
         ActiveState::Inactive if with_this && node.nature(unit)?.oneshot => Condition::AlreadySo,
         _ => Condition::Needed(format!("{unit} does not run")),
@@ -262,7 +285,9 @@ impl Family for UnitFamily {
         };
         let ours = record.units.iter().filter(|(_, was)| !was.active).map(|(unit, _)| unit);
         let mut steps: Vec<UndoStep> = ours
-            .map(|unit| step(UndoPhase::Stop, format!("stop-{}", short(unit)), false, Undo::StopUnit { unit: unit.clone() }))
+            .map(|unit| {
+                step(UndoPhase::Stop, format!("stop-{}", short(unit)), false, Undo::StopUnit { unit: unit.clone() })
+            })
             .collect();
         let units = record.units.iter().filter(|(_, was)| !was.enabled).map(|(unit, _)| unit.clone()).collect();
         steps.push(step(UndoPhase::Disable, "disable-units".to_owned(), false, Undo::DisableUnits { units }));
@@ -336,11 +361,17 @@ fn foreign_drop_ins(node: &Node<'_>, unit: &UnitName) -> Result<Vec<String>, Ste
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Undo {
-    StopUnit { unit: String },
-    DisableUnits { units: Vec<String> },
+    StopUnit {
+        unit: String,
+    },
+    DisableUnits {
+        units: Vec<String>,
+    },
     ReloadUnits,
     /// It ran before, so it runs on, with its own files.
-    RestartUnit { unit: String },
+    RestartUnit {
+        unit: String,
+    },
 }
 
 impl Undo {
@@ -351,6 +382,15 @@ impl Undo {
 }
 
 impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        match self {
+            Self::StopUnit { unit } => format!("{unit}, and wait for it"),
+            Self::DisableUnits { units } => units.join(" "),
+            Self::ReloadUnits => "all unit files".to_owned(),
+            Self::RestartUnit { unit } => format!("{unit}, with its own files"),
+        }
+    }
+
     fn check(&self, on: &Undoing<'_>, history: &History) -> Result<Condition, StepError> {
         let state = |unit: &str| on.tools.units.state(&host_name(unit)).map_err(|error| unit_error(&error));
         match self {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use bundle::Bundle;
 use engine::{Plan, Report, RunOutcome};
 use host::disk::Disk;
 use host::fake::{Crash, Entry, Fault, Moment, Promise, Repeat};
 use host::units::{JobResult, UnitName};
 use node::{Action, Delivered, Facts, GateState, JOURNAL_PATH, SessionError};
-use render::bundle::Bundle;
 
 use crate::support::{self, FakeNode, GATE, STORY, clock};
 use crate::watch::{Defect, Vouched, Watched, find_untruth};
@@ -225,7 +225,7 @@ impl Trouble {
         }
         if kind == 13 && chance.one_in(2) {
             let units = &part.delivered.bundle.units;
-            let unit = units[chance.below(units.len())].name.clone();
+            let unit = units[chance.below(units.len())].name.to_string();
             let order = chance.among(&[Some(JobResult::Failed), Some(JobResult::Timeout), None]);
             trouble.unit = Some((UnitName(unit), order));
         }
@@ -447,8 +447,10 @@ impl Life<'_> {
         if let Some(path) = self.node.disk.paths().into_iter().find(|path| !self.story.knows(path)) {
             return Err(self.told(&format!("nobody asked for {}", path.display())));
         }
-        for hook in self.part().delivered.bundle.hooks.iter().filter(|hook| hook.required) {
-            if self.node.units.runs(&UnitName(hook.unit.clone())) == 0 {
+        for hook in
+            self.part().delivered.bundle.hooks.iter().filter(|hook| hook.necessity == bundle::Necessity::Required)
+        {
+            if self.node.units.runs(&UnitName(hook.unit.to_string())) == 0 {
                 return Err(self.told(&format!("hook {} never ran", hook.name)));
             }
         }

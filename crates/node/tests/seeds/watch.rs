@@ -99,7 +99,7 @@ pub(crate) fn find_untruth(disk: &FakeDisk, vouched: &[Vouched]) -> Option<Strin
     for gate in disk.possible_contents(Path::new(GATE)) {
         let broken = match vouched.iter().find(|one| one.gate == gate) {
             Some(one) => disk.find_broken(&one.promise),
-            None if render::gate::check_gate(&gate).is_ok() => Some("a gate that no plan opens".to_owned()),
+            None if bundle::check_gate(&gate).is_ok() => Some("a gate that no plan opens".to_owned()),
             None => None,
         };
         if let Some(broken) = broken {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle::{BUNDLE_PATH, Bundle};
 use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
 use host::disk::Disk;
 use host::fake::{Crash, FakeClock, FakeDisk, FakeSnaps, FakeUnits};
@@ -17,7 +18,6 @@ use host::units::{ActiveState, UnitName};
 use node::{
     Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
 };
-use render::bundle::{BUNDLE_PATH, Bundle};
 use rendered::cases;
 use spec::Source;
 
@@ -143,7 +143,7 @@ impl FakeNode {
         let put = |path: &str, mode: u32, content: &[u8]| {
             host::files::write_durable(&image, Path::new(path), mode, content, None).expect("the image is made");
         };
-        let os_release: &[u8] = match bundle.kind.os.as_str() {
+        let os_release: &[u8] = match bundle.node.os.as_str() {
             "al2" => b"ID=amzn\nVERSION_ID=2\nPRETTY_NAME=\"Amazon Linux 2\"\n",
             "ubuntu" => b"ID=ubuntu\nVERSION_ID=24.04\nPRETTY_NAME=Ubuntu\n",
             _ => b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n",
@@ -158,7 +158,7 @@ impl FakeNode {
         );
         let kubelet = &bundle.join.kubelet_unit;
         let path = format!("/etc/systemd/system/{kubelet}");
-        if !bundle.files.iter().any(|file| file.path == path) {
+        if bundle.file(&path).is_none() {
             put(&path, 0o644, b"[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n");
         }
         for program in &bundle.required_programs {
@@ -171,10 +171,10 @@ impl FakeNode {
             snaps.install("kubelet-eks", &["daemon"]);
             snaps.install("kubectl-eks", &[]);
             // Without settings it cannot run.
-            units.set_active(&UnitName(kubelet.clone()), ActiveState::Failed);
+            units.set_active(&UnitName(kubelet.to_string()), ActiveState::Failed);
         }
-        let instance_type = if bundle.kind.layout == "eksctl" { "m5.large" } else { "" }.to_owned();
-        Self { disk, units, snaps, gate: bundle.gate.path.clone(), instance_type }
+        let instance_type = if bundle.node.layout == bundle::Layout::Eksctl { "m5.large" } else { "" }.to_owned();
+        Self { disk, units, snaps, gate: bundle.gate.path.to_string(), instance_type }
     }
 
     pub(crate) fn host(&self) -> NodeHost {
@@ -242,15 +242,19 @@ impl FakeNode {
             return;
         }
         for file in &bundle.files {
-            let found = self.disk.read(Path::new(&file.path), 1 << 20).expect("readable");
+            let found = self.disk.read(file.path.as_path(), 1 << 20).expect("readable");
             assert!(
                 found.as_deref() == Some(&file.content[..]),
                 "{case}: the gate is open, but {} is not whole",
                 file.path
             );
         }
-        for hook in bundle.hooks.iter().filter(|hook| hook.required && hook.slot != "after-kubelet") {
-            let runs = self.units.runs(&UnitName(hook.unit.clone()));
+        for hook in bundle
+            .hooks
+            .iter()
+            .filter(|hook| hook.necessity == bundle::Necessity::Required && hook.slot != bundle::Slot::AfterKubelet)
+        {
+            let runs = self.units.runs(&UnitName(hook.unit.to_string()));
             assert!(runs > 0, "{case}: the gate is open, but hook {} has not run", hook.name);
         }
         if bundle.join.kubelet_unit.starts_with("snap.") {

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bundle::{Bundle, render_gate};
 use render::delivery::Format;
-use render::{Bundle, GroupDelivery, render_gate, render_group};
+use render::{GroupDelivery, render_group};
 use spec::CompleteSpec;
 
 use super::keys::{self, Files};
@@ -105,7 +106,7 @@ pub(crate) fn tree(group: &GroupDelivery<'_>) -> Tree {
             tree.insert(format!("{}.json", document.kind), document.to_json().into_bytes());
         }
     }
-    tree.insert("gate.env".to_owned(), render_gate(&bundle.gate, &BTreeMap::new()));
+    tree.insert("gate.env".to_owned(), render_gate(&bundle.gate.environment));
     tree
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use bundle::UserDataPart;
 use render::delivery::machines::{
     Document, Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group,
     gce_instance_template,
 };
-use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy, UserData, UserDataPart};
+use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy, UserData};
 use render::user_data;
 
 use super::cases::{Tree, bundle};
