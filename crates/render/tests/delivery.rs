@@ -1,19 +1,21 @@
 //! User data in every format: what it carries, how large it may be, and that it can be read back.
 
+mod support;
+
 use std::collections::BTreeMap;
 
-use proptest::prelude::*;
-use render::delivery::{
-    Carries, Compress, Delivery, Format, Installation, MAX_USER_DATA_BYTES, Provider, Proxy, Store, UserDataError,
-    UserDataPart,
+use bundle::{
+    AbsolutePath, Bundle, File, MAX_USER_DATA_BYTES, Payload, Stub, UserDataError, UserDataPart, read_user_data,
 };
-use render::{Bundle, File, Payload, RenderError, Secrecy, Stub, read_user_data, user_data};
+use proptest::prelude::*;
+use render::delivery::{Carries, Compress, Delivery, Format, Installation, Provider, Proxy, Store};
+use render::{RenderError, user_data};
 
 const FORMATS: [Format; 4] = [Format::CloudConfig, Format::Mime, Format::Ignition3, Format::Ignition2];
 const PROVIDERS: [Provider; 5] = [Provider::Aws, Provider::Gce, Provider::Azure, Provider::Openstack, Provider::Metal];
 
 fn bundle() -> Bundle {
-    Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole")
+    support::cases::bundle("minimal")
 }
 
 /// A bundle with a file that deflate cannot make smaller.
@@ -24,9 +26,12 @@ fn large(bytes: usize) -> Bundle {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
     });
-    let content = content.collect::<Vec<u8>>().into();
-    bundle.files.push(File { path: "/opt/noise".to_owned(), mode: 0o644, secrecy: Secrecy::Public, content });
+    bundle.files.push(File::public(path("/opt/noise"), content.collect::<Vec<u8>>()));
     bundle
+}
+
+fn path(text: &str) -> AbsolutePath {
+    AbsolutePath::new(text).expect("a path of this test")
 }
 
 fn download() -> Installation {
@@ -369,10 +374,12 @@ fn bundles() -> impl Strategy<Value = Bundle> {
         bundle.files = files
             .into_iter()
             .map(|(name, (content, secret))| {
-                let (mode, secrecy) = if secret { (0o600, Secrecy::Secret) } else { (0o644, Secrecy::Public) };
-                File { path: format!("/opt/{name}"), mode, secrecy, content: content.into() }
+                let path = path(&format!("/opt/{name}"));
+                if secret { File::secret(path, content) } else { File::public(path, content) }
             })
             .collect();
+        // Their files are not among the random ones.
+        bundle.units.iter_mut().for_each(|unit| unit.brought = None);
         bundle.gate.environment = environment;
         bundle
     })

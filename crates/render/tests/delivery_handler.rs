@@ -3,14 +3,16 @@
 //! The scenarios are in `delivery_handler.py`, which loads the handler from the user data that is rendered here.
 #![allow(clippy::disallowed_methods, reason = "runs python3 on what it wrote to a temporary folder")]
 
+mod support;
+
 use std::path::Path;
 use std::process::Command;
 
 use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy};
-use render::{Bundle, user_data};
+use render::user_data;
 
 fn run(scenario: &str) {
-    let bundle = Bundle::parse(include_bytes!("golden/minimal/bundle.json")).expect("the golden bundle is whole");
+    let bundle = support::cases::bundle("minimal");
     let installation = Installation::Download {
         // The scenario puts its own mirrors and digest in their place.
         urls: vec!["http://127.0.0.1:9/nodestrap".to_owned()],

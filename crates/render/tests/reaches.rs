@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use render::{Besides, Bundle, diff_rendered, render_group};
+use bundle::{Besides, Bundle, diff_rendered};
+use render::render_group;
 use serde_json::{Map, Value, json};
 use spec::{CompleteSpec, Source};
 

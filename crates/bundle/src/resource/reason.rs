@@ -7,12 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Change, Reason, Subject, ValueChange, judge};
 use crate::bundle::{
-    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, Bundle, File, KERNEL_UNIT, Readers, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER,
+    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, Bundle, File, KERNEL_UNIT, MAX_PODS_MAP_PATH, Readers, Start, TIME_UNITS,
+    TRUST_UNIT, UNIT_FOLDER,
 };
 use crate::values;
+use crate::vocabulary::GateFact;
 
 /// Where a kubelet looks that is told nothing else.
 const MANIFESTS_FOLDER: &str = "/etc/kubernetes/manifests";
+/// Where container runtimes look for the networks of pods, all the time.
+const NETWORKS_FOLDER: &str = "/etc/cni/";
+/// Ours, and those of the system, which run when a machine boots and which nobody starts anew.
+const KERNEL_UNITS: [&str; 3] = [KERNEL_UNIT, "systemd-modules-load.service", "systemd-sysctl.service"];
 
 pub(super) struct Places<'a> {
     bundle: &'a Bundle,
@@ -39,6 +45,15 @@ impl<'a> Places<'a> {
 
     fn manifest(&self, pod: &str) -> Option<&File> {
         self.bundle.file(&format!("{}{pod}.yaml", self.manifests_folder))
+    }
+
+    /// Whether `apply` starts it, and starts it anew when what it reads has changed.
+    fn starts(&self, unit: &str) -> bool {
+        self.bundle.units.iter().any(|own| own.name == *unit && own.start != Start::ByOthers)
+    }
+
+    fn looks_max_pods_up(&self) -> bool {
+        self.bundle.gate.facts.contains(&GateFact::MaxPods) && self.bundle.gate.max_pods.is_none()
     }
 
     fn readers(&self, path: &str) -> Readers {
@@ -121,6 +136,7 @@ fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
             TRUST_UNIT => Subject::Trust,
             BOOTSTRAP_UNIT => Subject::BootstrapUnit,
             _ if either(&is_hook) => Subject::HookUnit,
+            _ if new.bundle.file(path).is_some() && !new.starts(unit) => Subject::UnitOfOthers,
             _ => Subject::OtherUnit,
         }];
     }
@@ -130,16 +146,18 @@ fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
     let readers: BTreeSet<_> = [old, new].iter().flat_map(|places| places.readers(path).units).collect();
     let reads = |name: &str| readers.contains(name);
     let by_kubelet = either(&|places| readers.contains(&places.bundle.join.kubelet_unit));
-    let still = |name: &str| new.bundle.units.iter().any(|unit| unit.name == *name);
     match () {
-        () if reads(TRUST_UNIT) && !still(TRUST_UNIT) => vec![Subject::TrustWithdrawn],
+        () if reads(TRUST_UNIT) && !new.starts(TRUST_UNIT) => vec![Subject::TrustWithdrawn],
         () if reads(TRUST_UNIT) => vec![Subject::Trust],
-        () if reads(KERNEL_UNIT) => vec![Subject::Kernel],
+        () if KERNEL_UNITS.iter().any(|unit| reads(unit)) => vec![Subject::Kernel],
+        () if TIME_UNITS.iter().any(|unit| reads(unit) && !new.starts(unit)) => vec![Subject::TimeWithdrawn],
         () if TIME_UNITS.iter().any(|unit| reads(unit)) => vec![Subject::Time],
+        () if path.starts_with(NETWORKS_FOLDER) => vec![Subject::PodNetwork],
+        () if path == MAX_PODS_MAP_PATH && new.looks_max_pods_up() => vec![Subject::Gate],
         () if either(&|places| readers.contains(&places.bundle.runtime.unit)) => vec![Subject::RuntimeConfig],
         () if by_kubelet && path.ends_with(".env") => vec![Subject::KubeletEnvironment],
         () if by_kubelet => vec![Subject::KubernetesFile],
-        () if !readers.is_empty() => vec![Subject::FileOfUnits],
+        () if readers.iter().any(|unit| new.starts(unit)) => vec![Subject::FileOfUnits],
         () => Vec::new(),
     }
 }
