@@ -1,6 +1,6 @@
 //! A bundle with a few changes, as a spec that somebody edited would give it.
 
-use bundle::{Bundle, Layout, Start, UNIT_FOLDER, UnitName};
+use bundle::{Bundle, Layout, UNIT_FOLDER, UnitName};
 
 use super::settle::{put, settle};
 use super::{PROGRAMS, Random, part, path};
@@ -66,7 +66,7 @@ fn change_content(bundle: &mut Bundle, random: &mut Random) {
     let known: Vec<usize> = (0..bundle.files.len()).filter(|&index| is_plain(&bundle.files[index].path)).collect();
     if !known.is_empty() {
         let index = random.pick(&known);
-        let content = part::content(random, &bundle.files[index].path);
+        let content = part::content(random, &bundle.files[index].path, bundle.files[index].secrecy);
         bundle.files[index].content = content.into();
     }
 }
@@ -87,9 +87,13 @@ fn add_or_remove_file(bundle: &mut Bundle, random: &mut Random) {
 /// Also who may read it at all.
 fn change_readers(bundle: &mut Bundle, random: &mut Random) {
     let place = random.pick(&part::FILES);
-    if let Some(content) = bundle.file(place).map(|file| file.content.clone()) {
+    if let Some(before) = bundle.file(place).cloned() {
         let mut file = part::file(random, place, bundle);
-        file.content = content;
+        // What was a secret stays one.
+        if before.is_secret() {
+            (file.mode, file.secrecy) = (before.mode, before.secrecy);
+        }
+        file.content = before.content;
         put(bundle, file);
     }
 }
@@ -118,7 +122,7 @@ fn move_unit(bundle: &mut Bundle, random: &mut Random) {
     let position = bundle.units.iter().position(|unit| unit.name == name).expect("it was picked from these");
     let mut unit = bundle.units.remove(position);
     if random.coin() {
-        unit.start = random.pick(&[Start::BeforeGate, Start::AfterGate, Start::ByOthers]);
+        unit.start = part::own_unit(random, &name).start;
     }
     let at = random.below(bundle.units.len());
     bundle.units.insert(at, unit);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
     ARGUMENTS_VARIABLE, Archive, Bundle, File, GateFact, Hook, KERNEL_UNIT, Necessity, Package, PodNetwork,
-    RuntimeName, RuntimeSource, Secret, Slot, Snap, Start, TRUST_UNIT, Unit, UnitName, Webhook,
+    RuntimeName, RuntimeSource, Secrecy, Secret, Slot, Snap, Start, TRUST_UNIT, Unit, UnitName, Webhook,
 };
 
 use super::settle::put;
@@ -208,10 +208,13 @@ fn drop_in(random: &mut Random, name: &str) -> File {
 }
 
 pub(crate) fn file(random: &mut Random, place: &str, bundle: &Bundle) -> File {
-    let content = content(random, place);
-    let mut file = match random.below(3) {
-        0 => File::secret(path(place), content),
-        _ => File { mode: random.pick(&[0o644, 0o600, 0o755, 0o440]), ..File::public(path(place), content) },
+    let secrecy = if random.below(3) == 0 { Secrecy::Secret } else { Secrecy::Public };
+    let content = content(random, place, secrecy);
+    let mut file = match secrecy {
+        Secrecy::Secret => File::secret(path(place), content),
+        Secrecy::Public => {
+            File { mode: random.pick(&[0o644, 0o600, 0o755, 0o440]), ..File::public(path(place), content) }
+        }
     };
     for unit in &bundle.units {
         if random.below(4) == 0 {
@@ -221,9 +224,10 @@ pub(crate) fn file(random: &mut Random, place: &str, bundle: &Bundle) -> File {
     file
 }
 
-/// In the format that the name promises; two seldom differ in more than a value.
-pub(crate) fn content(random: &mut Random, place: &str) -> Vec<u8> {
-    let (number, word) = (random.below(3), random.pick(&["canary-x", "canary-y"]));
+/// In the format that the name promises; two seldom differ in more than a value. Only secrets say "canary".
+pub(crate) fn content(random: &mut Random, place: &str, secrecy: Secrecy) -> Vec<u8> {
+    let words = if secrecy == Secrecy::Secret { ["canary-x", "canary-y"] } else { ["x", "y"] };
+    let (number, word) = (random.below(3), random.pick(&words));
     let text = match place.rsplit_once('.').map_or("", |(_, extension)| extension) {
         "yaml" => format!("a: {number}\nb: [{word}, z]\n"),
         "json" => format!("{{\"a\": {number}, \"b\": {{\"c\": \"{word}\"}}}}\n"),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use bundle::{Bundle, File, GateFact, MAX_PODS_MAP_PATH, Start, UNIT_FOLDER, Unit, UnitName, UnitNature, host_paths};
+use bundle::{
+    Bundle, File, GateFact, MAX_PODS_MAP_PATH, Start, TRUST_UNIT, UNIT_FOLDER, Unit, UnitName, UnitNature, host_paths,
+};
 
 use super::part::{BOOTSTRAP_KUBECONFIG, KUBECONFIG, KUBELET_CONFIG, MANIFESTS, NETWORK_UNIT};
 use super::{IMAGE_UNITS, INSTANCE_TYPE, path, unit_name};
@@ -87,16 +89,19 @@ fn settle_snap(bundle: &mut Bundle) {
     }
 }
 
-/// Only who is there can read; who has a file as its own does, and a pod what it mounts.
+/// Only who is there can read; who has a file as its own does, a runtime what the system trusts, and a pod what it mounts.
 fn settle_readers(bundle: &mut Bundle) {
     let units = units_of(bundle);
     let pod = |file: &File| Some((name_of_pod(file)?.to_owned(), host_paths(&file.content)));
     let pods: Vec<(String, Vec<String>)> = bundle.files.iter().filter_map(pod).collect();
-    let kubelet = &bundle.join.kubelet_unit;
+    let (kubelet, runtime) = (&bundle.join.kubelet_unit, &bundle.runtime.unit);
     for file in &mut bundle.files {
         file.read_by.units.retain(|unit| units.contains(unit));
         file.read_by.units.extend(unit_of(file));
-        if file.path == KUBELET_CONFIG {
+        if file.read_by.units.contains(TRUST_UNIT) {
+            file.read_by.units.insert(runtime.clone());
+        }
+        if file.path == KUBELET_CONFIG || file.path == KUBECONFIG {
             file.read_by.units.insert(kubelet.clone());
         }
         let mounting = pods.iter().filter(|(_, mounts)| mounts.iter().any(|mount| file.path.is_within(mount)));
