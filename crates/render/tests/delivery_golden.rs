@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use bundle::{Bundle, UserDataPart, diff_bundles};
 use render::delivery::machines::{
     Machines, RootVolume, aws_auto_scaling_group, aws_launch_template, gce_instance_group, gce_instance_template,
 };
-use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy, Store, UserData, UserDataPart};
-use render::{Bundle, RenderError, diff_bundles, user_data};
+use render::delivery::{Compress, Delivery, Format, Installation, Provider, Proxy, Store, UserData};
+use render::{RenderError, user_data};
 
 fn bundle(case: &str) -> Bundle {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{case}/bundle.json"));

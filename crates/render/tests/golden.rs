@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bundle::{Bundle, Secrecy, cni_config, render_gate};
 use render::delivery::Format;
-use render::{Bundle, Secrecy, cloud_config, cni_config, render_bundle, render_gate, render_group};
+use render::{cloud_config, render_bundle, render_group};
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
@@ -81,7 +82,7 @@ fn rendered(spec: &spec::CompleteSpec) -> Tree {
             tree.insert(format!("{}.json", document.kind), document.to_json().into_bytes());
         }
     }
-    tree.insert("gate.env".to_owned(), render_gate(&bundle.gate, &BTreeMap::new()));
+    tree.insert("gate.env".to_owned(), render_gate(&bundle.gate.environment));
     tree
 }
 
@@ -198,8 +199,7 @@ fn units_are_of_the_bundle_or_of_the_system() {
     for case in cases() {
         let bundle = render_case(&case);
         for unit in &bundle.units {
-            let path = format!("/etc/systemd/system/{}", unit.name);
-            let ours = bundle.files.iter().any(|file| file.path == path);
+            let ours = bundle.unit_file(&unit.name).is_some();
             assert!(ours || of_system.contains(&unit.name.as_str()), "{case}: {}", unit.name);
         }
     }
