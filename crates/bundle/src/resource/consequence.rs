@@ -5,8 +5,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::bundle::TRUST_UNIT;
-
 /// What a change takes to have its effect, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,6 +44,8 @@ pub(crate) enum Subject {
     Flag,
     /// When a unit starts, by its name.
     Unit,
+    /// Which unit starts after which.
+    UnitOrder,
     /// Beside the bundle: the machine, and what else its user data carries.
     Machine,
     KubeletConfig,
@@ -179,8 +179,8 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
     (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
-    (Subject::Unit, TRUST_UNIT, RestartRuntime, "the container runtime reads what it makes when it starts"),
     (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
+    (Subject::UnitOrder, "", None, "it counts when they start"),
     (Subject::BootstrapUnit, "", None, "it counts when the machine boots"),
     (Subject::HookUnit, "", None, "hooks run whenever a new bundle is applied"),
     (Subject::OtherUnit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),

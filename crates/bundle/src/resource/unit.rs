@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Aspect, Change, ChangeKind, Difference, Family, Subject, judge};
+use super::{Aspect, Change, ChangeKind, Difference, Family, Subject, ValueChange, judge};
 use crate::bundle::{Bundle, MAX_PODS_MAP_PATH, Snap, Start, Unit, UnitNature};
 use crate::json::canonical;
 use crate::names::{Digest, UnitName};
@@ -165,6 +165,7 @@ impl Family for Units {
         let starts = |bundle: &Bundle| -> BTreeMap<String, String> {
             bundle.units.iter().map(|unit| (unit.name.to_string(), start(unit.start).to_owned())).collect()
         };
+        let order = order_change(old, new);
         let changes = changes(&starts(old), &starts(new)).into_iter();
         let is_runtime = |name: &str| [old, new].iter().any(|bundle| bundle.runtime.unit == *name);
         changes
@@ -183,8 +184,28 @@ impl Family for Units {
                     values: vec![value],
                 })
             })
+            .chain(order)
             .collect()
     }
+}
+
+/// Of the units that both have: each starts after those before it.
+fn order_change(old: &Bundle, new: &Bundle) -> Option<Change> {
+    let shared = |these: &Bundle, those: &Bundle| -> Vec<String> {
+        let is_there = |unit: &&Unit| those.units.iter().any(|other| other.name == unit.name);
+        these.units.iter().filter(is_there).map(|unit| unit.name.to_string()).collect()
+    };
+    let (before, after) = (shared(old, new), shared(new, old));
+    let path = "order of units".to_owned();
+    (before != after).then(|| Change {
+        family: "unit",
+        reasons: vec![judge(Subject::UnitOrder, "", &path)],
+        note: format!(", {}", after.join(", ")),
+        subject: path.clone(),
+        change: ChangeKind::Changed,
+        secret: false,
+        values: vec![ValueChange { path, old: Some(before.join(", ")), new: Some(after.join(", ")) }],
+    })
 }
 
 fn start(start: Start) -> &'static str {
