@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::content::{Content, Written};
+use crate::document::harmless_reason;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
 use crate::network::NetworkSettings;
@@ -161,7 +162,7 @@ pub struct Runtime {
 
 /// Where the container runtime comes from, with what that takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "kebab-case", from = "WrittenSource")]
 pub enum RuntimeSource {
     Preinstalled,
     Torcx,
@@ -341,9 +342,9 @@ impl Snap {
 }
 
 impl Webhook {
-    /// Reads the file at [`WEBHOOK_SETTINGS_PATH`].
+    /// Reads the file at [`WEBHOOK_SETTINGS_PATH`]. Nothing of it is in an error.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(bytes)
+        serde_json::from_slice(bytes).map_err(|error| serde::de::Error::custom(harmless_reason(&error)))
     }
 
     fn to_file(&self) -> File {
@@ -372,6 +373,29 @@ impl TryFrom<WrittenFile> for File {
         let WrittenFile { path, mode, secrecy, read_by, content } = written;
         let content = content.prove().map_err(|problem| format!("the file '{path}' {problem}"))?;
         Ok(Self { path, mode, secrecy, read_by, content })
+    }
+}
+
+/// As it is read: with braces also where there is no data, since serde would pass over whatever else stands there.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum WrittenSource {
+    Preinstalled {},
+    Torcx {},
+    Tree(Archive),
+    Sysext(Archive),
+    Package(Package),
+}
+
+impl From<WrittenSource> for RuntimeSource {
+    fn from(written: WrittenSource) -> Self {
+        match written {
+            WrittenSource::Preinstalled {} => Self::Preinstalled,
+            WrittenSource::Torcx {} => Self::Torcx,
+            WrittenSource::Tree(archive) => Self::Tree(archive),
+            WrittenSource::Sysext(archive) => Self::Sysext(archive),
+            WrittenSource::Package(package) => Self::Package(package),
+        }
     }
 }
 

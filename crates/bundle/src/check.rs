@@ -89,7 +89,7 @@ fn validate_sorted(files: &[File]) -> Result<(), BundleError> {
 
 /// All that the node will write, sorted by path.
 fn validate_files(files: &[File], gate: &AbsolutePath) -> Result<(), BundleError> {
-    for pair in files.windows(2).filter(|pair| pair[0].path == pair[1].path) {
+    if let Some(pair) = files.windows(2).find(|pair| pair[0].path == pair[1].path) {
         return Err(BundleError::DuplicatePath { path: pair[0].path.to_string() });
     }
     for file in files {

@@ -95,6 +95,8 @@ impl Bundle {
         limit(manifest.len())?;
         let syntax = |error: serde_json::Error| refused(manifest, &error);
         let mut document: Document<Value> = serde_json::from_slice(manifest).map_err(syntax)?;
+        // Before anything is read that another version may have put elsewhere.
+        expect_ours(&Header { api_version: document.api_version.clone(), kind: document.kind.clone() })?;
         let mut total = 0;
         for entry in document.bundle["files"].as_array_mut().into_iter().flatten() {
             let path = entry["path"].as_str().unwrap_or_default();
@@ -169,8 +171,12 @@ fn rank(api_version: &str) -> Option<(u32, u32, u32)> {
     Some((rest.parse().ok()?, 2, 0))
 }
 
-/// A type error of serde shows the value it met, which may be a secret: only what names fields, paths and units is passed on.
 fn syntax(error: &serde_json::Error) -> BundleError {
+    BundleError::Syntax { line: error.line(), column: error.column(), reason: harmless_reason(error) }
+}
+
+/// A type error of serde shows the value it met, which may be a secret: only what names fields, paths and units is passed on.
+pub(crate) fn harmless_reason(error: &serde_json::Error) -> String {
     const HARMLESS: [&str; 9] = [
         "unknown field",
         "missing field",
@@ -183,13 +189,12 @@ fn syntax(error: &serde_json::Error) -> BundleError {
         "the digest ",
     ];
     let text = error.to_string();
-    let reason = match error.classify() {
+    match error.classify() {
         serde_json::error::Category::Data if HARMLESS.iter().any(|start| text.starts_with(start)) => {
             text.rsplit_once(" at line ").map_or(text.clone(), |(reason, _)| reason.to_owned())
         }
         serde_json::error::Category::Data => "a value is not of the right type".to_owned(),
         serde_json::error::Category::Eof => "it ends too early".to_owned(),
         _ => "it is not JSON".to_owned(),
-    };
-    BundleError::Syntax { line: error.line(), column: error.column(), reason }
+    }
 }

@@ -11,8 +11,8 @@ pub enum BundleError {
     )]
     TooLarge { bytes: usize },
     #[error(
-        "the bundle cannot be read, line {line} column {column}: {reason}; \
-         render it again with this version of nodestrap and deliver it unchanged"
+        "the bundle cannot be read{}: {reason}; \
+         render it again with this version of nodestrap and deliver it unchanged", place(*line, *column)
     )]
     Syntax { line: usize, column: usize, reason: String },
     #[error("the document has kind '{found}', not 'Bundle': give the file that `nodestrap render` wrote")]
@@ -62,6 +62,11 @@ pub enum BundleError {
     GateValue { name: String },
     #[error("'{field}' of the bundle has a control character or is empty: render it again")]
     Text { field: &'static str },
+}
+
+/// What was put together from several files has no lines.
+fn place(line: usize, column: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line} column {column}") }
 }
 
 impl BundleError {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bundle::{Bundle, File, TIME_UNITS, TRUST_UNIT, UnitName};
+use bundle::{Bundle, File, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, UnitName};
 use spec::{CompleteGroup, ConfigNode, ConfigTree};
 
 use crate::error::RenderError;
@@ -11,8 +11,8 @@ use crate::kubelet::leaf_text;
 use crate::part::name;
 use crate::static_pods::MANIFESTS_FOLDER;
 
-/// Folders that some program of the system reads, for files that users put there.
-const FOLDERS: [(&str, &str); 9] = [
+/// Folders and files that some program of the system reads, for files that users put there.
+const FOLDERS: [(&str, &str); 10] = [
     ("/usr/local/share/ca-certificates/", TRUST_UNIT),
     ("/etc/ssl/certs/", TRUST_UNIT),
     ("/etc/pki/ca-trust/", TRUST_UNIT),
@@ -22,10 +22,11 @@ const FOLDERS: [(&str, &str); 9] = [
     ("/etc/modules-load.d/", "systemd-modules-load.service"),
     ("/etc/modprobe.d/", "systemd-modules-load.service"),
     ("/etc/kernel/", "systemd-modules-load.service"),
+    ("/etc/default/grub", "systemd-modules-load.service"),
 ];
 
 /// Folders of container runtimes; what containerd reads for each pull is not among them.
-const RUNTIME_FOLDERS: [&str; 3] = ["/etc/containerd/", "/etc/containers/", "/etc/crio/"];
+const RUNTIME_FOLDERS: [&str; 4] = ["/etc/containerd/", "/etc/containers/", "/etc/crio/", "/etc/docker/"];
 const READ_FOR_EACH_PULL: &str = "/etc/containerd/certs.d/";
 
 /// Of a file that a user adds: what lies there is read by, and all units that the user adds, which may read anything.
@@ -38,10 +39,20 @@ pub(crate) fn of_asset(
     for (_, unit) in FOLDERS.iter().filter(|(folder, _)| path.starts_with(folder)) {
         units.insert(name(*unit)?);
     }
-    if RUNTIME_FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.starts_with(READ_FOR_EACH_PULL) {
+    // What the system trusts is read by a runtime, too.
+    let is_trusted = units.contains(TRUST_UNIT);
+    let is_of_runtime = RUNTIME_FOLDERS.iter().any(|folder| path.starts_with(folder));
+    if is_trusted || is_of_runtime && !path.starts_with(READ_FOR_EACH_PULL) {
         units.insert(runtime.clone());
     }
+    units.extend(unit_of(path));
     Ok(units)
+}
+
+/// The unit whose file or drop-in lies there.
+fn unit_of(path: &str) -> Option<UnitName> {
+    let first = path.strip_prefix(UNIT_FOLDER)?.strip_prefix('/')?.split('/').next()?;
+    UnitName::new(first.strip_suffix(".d").unwrap_or(first)).ok()
 }
 
 /// What the kubelet and its static pods read of this bundle.

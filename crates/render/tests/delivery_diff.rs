@@ -2,7 +2,7 @@
 
 mod support;
 
-use render::{Bundle, Consequence, File, Secrecy, Start, Unit, diff_bundles};
+use bundle::{AbsolutePath, Bundle, Consequence, File, Secrecy, Start, Unit, UnitName, diff_bundles};
 
 const CANARY: &str = "canary-7f3a";
 const KUBELET: &str = "/etc/kubernetes/kubelet.yaml";
@@ -30,8 +30,7 @@ fn edit(bundle: &mut Bundle, path: &str, from: &str, to: &str) {
 }
 
 fn add(bundle: &mut Bundle, path: &str, content: &str) {
-    let file = File { path: path.to_owned(), mode: 0o644, secrecy: Secrecy::Public, content: content.into() };
-    bundle.files.push(file);
+    bundle.files.push(File::public(AbsolutePath::new(path).expect("a path of this test"), content));
     bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
 }
 
@@ -66,16 +65,16 @@ fn consequences_follow_the_table() {
             |b| edit(b, "/etc/systemd/system/kubelet.service", "RestartSec=2", "RestartSec=3"),
             "Service.RestartSec: 2 → 3",
         ),
-        (Consequence::Reboot, |b| edit(b, "/etc/nodestrap/network.json", "cni0", "br0"), "bridge: cni0 → br0"),
         (
             Consequence::Reboot,
-            |b| add(b, "/etc/sysctl.d/90-node.conf", "vm.overcommit_memory=1\n"),
-            "+ /etc/sysctl.d/90-node.conf",
+            |b| b.pod_network.as_mut().unwrap().bridge = "br0".to_owned(),
+            "podNetwork.bridge: cni0 → br0",
         ),
+        (Consequence::Reboot, |b| add(b, "/etc/cni/net.d/99-own.conflist", "{}"), "+ /etc/cni/net.d/99-own.conflist"),
         (
             Consequence::Reboot,
-            |b| add(b, "/etc/modules-load.d/node.conf", "br_netfilter\n"),
-            "+ /etc/modules-load.d/node.conf",
+            |b| edit(b, "/etc/sysctl.d/90-nodestrap.conf", "ip_forward = 1", "ip_forward = 0"),
+            "net.ipv4.ip_forward: 1 → 0",
         ),
         (
             Consequence::None,
@@ -110,7 +109,13 @@ fn consequences_follow_the_table() {
         ),
         (
             Consequence::RestartUnits,
-            |b| b.units.push(Unit { name: "a.service".to_owned(), start: Start::BeforeGate }),
+            |b| {
+                b.units.push(Unit {
+                    name: UnitName::new("a.service").unwrap(),
+                    start: Start::BeforeGate,
+                    brought: None,
+                })
+            },
             "+ a.service, started before the gate opens",
         ),
         (

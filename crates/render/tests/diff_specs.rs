@@ -2,9 +2,10 @@
 
 mod support;
 
-use render::Consequence::{self, NewMachine, Reboot, RestartKubelet, RestartRuntime, RestartStaticPods, RestartUnits};
+use bundle::Consequence::{self, NewMachine, Reboot, RestartKubelet, RestartRuntime, RestartStaticPods, RestartUnits};
+use bundle::{Besides, Bundle, BundleDiff, GateFact, Payload, diff_rendered, read_user_data};
 use render::delivery::Format;
-use render::{Besides, Bundle, BundleDiff, diff_rendered, read_user_data, render_group};
+use render::{besides_of_user_data, render_group};
 use support::cases::spec_text as spec_of;
 
 fn complete(text: String) -> spec::CompleteSpec {
@@ -66,21 +67,21 @@ fn every_field_of_a_bundle_is_compared() {
             "runtime-from-a-package",
             Replace("2.2.1-0ubuntu1", "2.2.2-0ubuntu1"),
             NewMachine,
-            "runtime.package.version: 2.2.1-0ubuntu1 → 2.2.2-0ubuntu1",
+            "runtime.source.version: 2.2.1-0ubuntu1 → 2.2.2-0ubuntu1",
         ),
         (
             "runtime-from-a-package",
             Replace("name: containerd,", "name: containerd.io,"),
             NewMachine,
-            "runtime.package.name: containerd → containerd.io",
+            "runtime.source.name: containerd → containerd.io",
         ),
         (
             "runtime-from-a-tree",
             Replace("backup.example.com", "other.example.com"),
             Consequence::None,
-            "runtime.archive.urls: https://backup.example.com/containerd.tar.gz → https://other.example.com/",
+            "runtime.source.urls: https://backup.example.com/containerd.tar.gz → https://other.example.com/",
         ),
-        ("runtime-from-a-tree", Replace("0a0a0a", "0b0b0b"), NewMachine, "runtime.archive.sha256: 0a0a0a"),
+        ("runtime-from-a-tree", Replace("0a0a0a", "0b0b0b"), NewMachine, "runtime.source.sha256: 0a0a0a"),
         (
             "hooks-and-files",
             Replace("necessity: optional", "necessity: required"),
@@ -101,7 +102,7 @@ fn every_field_of_a_bundle_is_compared() {
 fn facts_of_the_gate_are_compared() {
     let (old, besides) = rendered(spec_of("eksctl-al2"));
     let mut new = old.clone();
-    new.gate.facts.retain(|fact| fact != "INSTANCE_TYPE");
+    new.gate.facts.retain(|fact| *fact != GateFact::InstanceType);
     let diff = diff_rendered((&old, &besides), (&new, &besides));
     assert_eq!(diff.consequence, RestartKubelet, "{diff}");
     assert!(diff.to_string().contains("gate.facts: removed INSTANCE_TYPE"), "{diff}");
@@ -143,8 +144,8 @@ fn additional_parts_of_two_messages_are_compared_and_not_shown() {
     for (old, new, same) in [(&without, &one, false), (&one, &other, false), (&one, &one, true)] {
         let [old, new] = [old, new].map(|text| {
             let bytes = message(text);
-            let render::Payload::Bundle(bundle) = read_user_data(&bytes).unwrap() else { panic!("it is a bundle") };
-            (*bundle, Besides::of_user_data(&bytes), rendered(text.clone()).1)
+            let Payload::Bundle(bundle) = read_user_data(&bytes).unwrap() else { panic!("it is a bundle") };
+            (*bundle, besides_of_user_data(&bytes), rendered(text.clone()).1)
         });
         // A message against a message, and against a spec.
         for (one, other) in [(&old.1, &new.1), (&old.1, &new.2), (&old.2, &new.1)] {
@@ -180,13 +181,13 @@ fn flags_and_configuration_of_the_kubelet_are_found_in_every_layout() {
         ),
         ("eksctl-al2", Group("kubelet: {flags: {v: 4}}"), RestartKubelet, "ExecStart[1] --v: added 4"),
         ("eksctl-al2", Group("maxPods: 50"), RestartKubelet, "MAX_PODS: added 50"),
-        ("eksctl-ubuntu", new_label(), NewMachine, "/etc/eksctl/kubelet.env --node-labels: a new machine"),
-        ("eksctl-ubuntu", Replace("flags: {v: 2}", "flags: {v: 4}"), RestartKubelet, "settings.v: 2 → 4"),
+        ("eksctl-ubuntu", new_label(), NewMachine, "--node-labels: a new machine"),
+        ("eksctl-ubuntu", Replace("flags: {v: 2}", "flags: {v: 4}"), RestartKubelet, "v: 2 → 4"),
         (
             "eksctl-ubuntu",
             Replace("flags: {v: 2}", "flags: {v: 2, root-dir: /data}"),
             NewMachine,
-            "snap.json --root-dir: a new machine",
+            "--root-dir: a new machine",
         ),
         ("eksctl-ubuntu", Replace("flags: {v: 2}", "config: {cgroupRoot: /pods}"), NewMachine, group_file),
         (
@@ -332,11 +333,20 @@ fn services_below_kubernetes_are_restarted() {
 #[test]
 fn it_says_what_apply_does_of_it() {
     let told = |case: &str, edit: Edit| diff_texts(spec_of(case), edited(&spec_of(case), &edit)).to_string();
-    let apply = "nodestrap apply restarts the units of a new bundle and the kubelet";
-    let ends = |text: String, end: &str| assert!(text.ends_with(end), "{text}");
-    ends(told("minimal", Group("maxPods: 50")), &format!("{apply}, which is all that it takes\n"));
-    ends(told("minimal", Group("labels: {a: b}")), &format!("{apply}; the rest is left to you\n"));
+    let ends =
+        |text: String, end: &str| assert!(text.ends_with(&format!("\n\nnodestrap apply restarts {end}\n")), "{text}");
+    ends(told("minimal", Group("maxPods: 50")), "kubelet.service, which is all that it takes");
+    ends(told("minimal", Group("labels: {a: b}")), "kubelet.service; the rest is left to you");
+    ends(
+        told("minimal", Cluster("registryMirrors: {docker.io: ['https://m.example.com']}")),
+        "containerd.service, which is all that it takes",
+    );
+    ends(told("kube-proxy-worker", Replace("mode: nftables", "mode: iptables")), "nothing; the rest is left to you");
+    // Hooks run for every new bundle, and who starts after them starts anew.
     let hook = Replace("necessity: optional", "necessity: required");
-    ends(told("hooks-and-files", hook), &format!("{apply} all the same\n"));
+    ends(
+        told("hooks-and-files", hook),
+        "containerd.service, kubelet.service and nodestrap-kernel.service, which is all that it takes",
+    );
     assert!(!told("minimal", Group("machines: {image: ami-1}")).contains("apply"), "the bundle is the same");
 }

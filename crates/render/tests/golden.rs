@@ -10,7 +10,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use render::{Bundle, Secrecy, cloud_config, cni_config, render_bundle};
+use bundle::{Bundle, Secrecy, cni_config};
+use render::{cloud_config, render_bundle};
 use support::cases::{self, Tree};
 use support::golden::{Differences, Shelf, sha256};
 
@@ -151,7 +152,7 @@ fn units_are_of_the_bundle_or_of_the_system() {
         let bundle = cases::bundle(&case);
         for unit in &bundle.units {
             let path = format!("/etc/systemd/system/{}", unit.name);
-            let ours = bundle.files.iter().any(|file| file.path == path);
+            let ours = bundle.file(&path).is_some();
             assert!(ours || of_system.contains(&unit.name.as_str()), "{case}: {}", unit.name);
         }
     }

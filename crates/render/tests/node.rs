@@ -1,6 +1,10 @@
 //! The bundle of a node, from a spec: what goes where, and what cannot be written out.
 
-use render::{Bundle, RenderError, Secrecy, Start, cloud_config, render_bundle};
+use bundle::{
+    Bundle, BundleError, Layout, NETWORK_SETTINGS_PATH, Necessity, NetworkSettings, NodeKind, Os, Provider, Role,
+    RuntimeSource, Secrecy, Slot, Start,
+};
+use render::{RenderError, cloud_config, render_bundle};
 use spec::{CompleteGroup, CompleteSpec, Origin, PodNetwork, Setting};
 
 const TOKEN: &str = "canary.0123456789abcdef";
@@ -62,6 +66,13 @@ fn has(bundle: &Bundle, path: &str) -> bool {
     bundle.files.iter().any(|file| file.path == path)
 }
 
+/// As they lie on the node, made of what the bundle says.
+fn network_settings(bundle: &Bundle) -> NetworkSettings {
+    let files = bundle.all_files();
+    let file = files.iter().find(|file| file.path == NETWORK_SETTINGS_PATH).expect("there is a pod network");
+    NetworkSettings::parse(&file.content).expect("our own settings")
+}
+
 fn units(bundle: &Bundle) -> Vec<(&str, Start)> {
     bundle.units.iter().map(|unit| (unit.name.as_str(), unit.start)).collect()
 }
@@ -75,8 +86,9 @@ fn an_unknown_group_is_answered_with_the_known_ones() {
 #[test]
 fn a_worker_gets_its_files_units_and_programs() {
     let bundle = render("", "");
+    let all = bundle.all_files();
     let files: Vec<(&str, u32, Secrecy)> =
-        bundle.files.iter().map(|file| (file.path.as_str(), file.mode, file.secrecy)).collect();
+        all.iter().map(|file| (file.path.as_str(), file.mode, file.secrecy)).collect();
     assert_eq!(
         files,
         [
@@ -101,19 +113,26 @@ fn a_worker_gets_its_files_units_and_programs() {
             ("nodestrap-network.service", Start::ByOthers),
         ]
     );
-    let programs = ["/usr/bin/kubelet", "/usr/bin/containerd"].map(str::to_owned).into_iter();
-    let plugins = ["bridge", "host-local", "loopback", "portmap"].map(|plugin| format!("/opt/cni/bin/{plugin}"));
-    assert_eq!(bundle.required_programs, programs.chain(plugins).collect::<Vec<_>>());
-    let kind = &bundle.kind;
-    let kind = [&kind.role, &kind.os, &kind.provider, &kind.layout].map(String::as_str);
-    assert_eq!(kind, ["worker", "debian", "metal", "nodestrap"]);
+    assert_eq!(
+        bundle.required_programs,
+        [
+            "/usr/bin/kubelet",
+            "/usr/bin/containerd",
+            "/opt/cni/bin/bridge",
+            "/opt/cni/bin/host-local",
+            "/opt/cni/bin/loopback",
+            "/opt/cni/bin/portmap",
+        ]
+    );
+    let node = NodeKind { role: Role::Worker, os: Os::Debian, provider: Provider::Metal, layout: Layout::Nodestrap };
+    assert_eq!(bundle.node, node);
 }
 
 #[test]
 fn units_start_from_the_system_up() {
     let cluster = "  ntpServers: [time.example.com]\n  trust: {certificateAuthorities: [{name: corp, certificate: \
                    {file: ca.crt}}]}\n  units: [{name: exporter.service, content: \"[Service]\\n\"}]\n";
-    let names: Vec<String> = render(cluster, "").units.into_iter().map(|unit| unit.name).collect();
+    let names: Vec<_> = render(cluster, "").units.into_iter().map(|unit| unit.name).collect();
     assert_eq!(
         names,
         [
@@ -132,8 +151,8 @@ fn units_start_from_the_system_up() {
 fn a_unit_that_others_start_has_no_install_section_and_the_rest_of_ours_have_one() {
     let bundle = render("  trust: {certificateAuthorities: [{name: corp, certificate: {file: ca.crt}}]}\n", "");
     for unit in &bundle.units {
-        let path = format!("/etc/systemd/system/{}", unit.name);
-        if let Some(file) = bundle.files.iter().find(|file| file.path == path) {
+        assert_eq!(unit.brought.is_some(), bundle.unit_file(&unit.name).is_some(), "{}", unit.name);
+        if let Some(file) = bundle.unit_file(&unit.name) {
             let content = String::from_utf8_lossy(&file.content);
             assert_eq!(content.contains("\n[Install]\n"), unit.start != Start::ByOthers, "{}", unit.name);
         }
@@ -145,7 +164,8 @@ fn without_a_pod_network_nothing_of_it_is_left() {
     let bundle = render_changed(|spec| spec.cluster.networking.pod_network.value = PodNetwork::None).unwrap();
     assert_eq!(bundle.units.len(), 3);
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
-    assert!(!bundle.to_json().contains("network.json") && !bundle.to_json().contains("nodestrap-network"));
+    assert!(bundle.pod_network.is_none() && !bundle.to_json().contains("nodestrap-network"));
+    assert!(!bundle.all_files().iter().any(|file| file.path == NETWORK_SETTINGS_PATH));
 }
 
 #[test]
@@ -189,7 +209,7 @@ fn the_kubelet_is_told_where_its_files_are() {
     assert!(text(&moved, "/etc/k/c.yaml").contains("kind: KubeletConfiguration\n"));
     assert!(text(&moved, "/etc/k/b").contains(TOKEN));
     assert_eq!((moved.join.bootstrap_kubeconfig.as_str(), moved.join.kubeconfig.as_str()), ("/etc/k/b", "/var/k"));
-    assert!(text(&moved, "/etc/nodestrap/network.json").contains("\"kubeconfig\": \"/var/k\""));
+    assert_eq!(network_settings(&moved).kubeconfig, "/var/k");
 }
 
 #[test]
@@ -204,13 +224,9 @@ fn a_flag_that_says_where_a_file_lies_must_be_there() {
 
 #[test]
 fn the_pod_network_looks_for_the_name_under_which_the_node_registers() {
-    let settings = |bundle: &Bundle| {
-        render::NetworkSettings::parse(text(bundle, render::NETWORK_SETTINGS_PATH).as_bytes())
-            .expect("our own settings")
-    };
-    assert_eq!(settings(&render("", "")).node_name, None);
+    assert_eq!(network_settings(&render("", "")).node_name, None);
     let named = render_changed(|spec| set_flag(spec, "hostname-override", "n1"));
-    assert_eq!(settings(&named.unwrap()).node_name.as_deref(), Some("n1"));
+    assert_eq!(network_settings(&named.unwrap()).node_name.as_deref(), Some("n1"));
 }
 
 #[test]
@@ -228,7 +244,7 @@ fn flags_that_systemd_would_split_or_expand_are_refused_by_name() {
 #[test]
 fn two_files_for_one_path_are_refused() {
     let error = render_changed(|spec| set_flag(spec, "config", "/etc/kubernetes/pki/ca.crt"));
-    assert!(matches!(error, Err(RenderError::Bundle { problem: render::BundleError::DuplicatePath { .. } })));
+    assert!(matches!(error, Err(RenderError::Bundle { problem: BundleError::DuplicatePath { .. } })));
 }
 
 #[test]
@@ -254,7 +270,7 @@ fn a_program_that_gives_credentials_takes_the_place_of_the_bootstrap() {
     // Nobody waits for a certificate that never comes.
     assert_eq!(bundle.join.client_certificate, KUBECONFIG);
     assert_eq!(bundle.join.bootstrap_kubeconfig, KUBECONFIG);
-    assert!(bundle.required_programs.contains(&"/usr/bin/who".to_owned()));
+    assert!(bundle.required_programs.iter().any(|program| program == "/usr/bin/who"));
 }
 
 #[test]
@@ -292,10 +308,10 @@ fn mirrors_of_files_are_asked_first_for_the_archive_of_a_runtime() {
         "  assets: {fileRepositories: ['https://one.example/', 'http://two.example/x']}\n",
         &format!("  containerRuntime: {{source: tree, {archive}}}\n"),
     );
-    let urls = bundle.runtime.archive.expect("there is one").urls;
+    let RuntimeSource::Tree(archive) = bundle.runtime.source else { panic!("{:?}", bundle.runtime) };
     let expected =
         ["https://one.example/a/b.tar.gz", "http://two.example/x/a/b.tar.gz", "https://example.com/a/b.tar.gz"];
-    assert_eq!(urls, expected);
+    assert_eq!(archive.urls, expected);
 }
 
 #[test]
@@ -303,7 +319,7 @@ fn a_control_plane_has_its_static_pods_and_joins_by_its_own_authority() {
     let bundle = render("  pki: {folder: pki}\n", "  role: control-plane\n");
     for component in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         let path = format!("/etc/kubernetes/manifests/{component}.yaml");
-        let file = bundle.files.iter().find(|file| file.path == path).expect("a manifest");
+        let file = bundle.files.iter().find(|file| *file.path == *path).expect("a manifest");
         assert_eq!((file.mode, file.secrecy), (0o600, Secrecy::Public));
     }
     assert!(!has(&bundle, "/etc/kubernetes/manifests/kube-proxy.yaml"));
@@ -330,17 +346,14 @@ fn hooks_become_units_that_only_the_bootstrap_starts() {
                  - {name: body, slot: before-kubelet, unit: \"ExecStart=/bin/true\", timeout: 90s}\n    \
                  - {name: box, slot: after-runtime, necessity: optional, container: {image: 'a/b:1', command: [x, 'y z']}}\n";
     let bundle = render("", group);
-    let entries: Vec<(&str, &str, u64, bool)> = bundle
-        .hooks
-        .iter()
-        .map(|hook| (hook.name.as_str(), hook.slot.as_str(), hook.timeout_seconds, hook.required))
-        .collect();
+    let entries: Vec<(&str, Slot, u64, Necessity)> =
+        bundle.hooks.iter().map(|hook| (hook.name.as_str(), hook.slot, hook.timeout_seconds, hook.necessity)).collect();
     assert_eq!(
         entries,
         [
-            ("body", "before-kubelet", 90, true),
-            ("box", "after-runtime", 300, false),
-            ("whole", "after-files", 300, true)
+            ("body", Slot::BeforeKubelet, 90, Necessity::Required),
+            ("box", Slot::AfterRuntime, 300, Necessity::Optional),
+            ("whole", Slot::AfterFiles, 300, Necessity::Required)
         ]
     );
     let unit = |name: &str| text(&bundle, &format!("/etc/systemd/system/nodestrap-hook-{name}.service"));
@@ -361,7 +374,7 @@ fn what_the_bootstrap_installs_is_not_asked_of_the_image() {
     };
     let bundle = render("", &group("after-runtime"));
     assert!(!bundle.required_programs.iter().any(|program| program.ends_with("/containerd")));
-    assert_eq!(bundle.runtime.archive.as_ref().map(|archive| archive.urls.len()), Some(1));
+    assert!(matches!(&bundle.runtime.source, RuntimeSource::Tree(archive) if archive.urls.len() == 1));
     assert!(text(&bundle, "/etc/systemd/system/containerd.service").contains("ExecStart=/opt/containerd/current/bin/"));
     assert!(
         text(&bundle, "/etc/systemd/system/nodestrap-hook-box.service").contains("/opt/containerd/current/bin/ctr -n")

@@ -5,7 +5,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use render::{Besides, Bundle, diff_rendered, render_group};
+use bundle::{Besides, Bundle, diff_rendered};
+use render::render_group;
 use serde_json::{Map, Value, json};
 use spec::{CompleteSpec, Source};
 

@@ -5,8 +5,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::bundle::TRUST_UNIT;
-
 /// What a change takes to have its effect, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,6 +44,8 @@ pub(crate) enum Subject {
     Flag,
     /// When a unit starts, by its name.
     Unit,
+    /// Which unit starts after which.
+    UnitOrder,
     /// Beside the bundle: the machine, and what else its user data carries.
     Machine,
     KubeletConfig,
@@ -71,11 +71,15 @@ pub(crate) enum Subject {
     /// With it goes the unit that would tell the system.
     TrustWithdrawn,
     Time,
+    /// With it goes the time client from the bundle, though not from the machine.
+    TimeWithdrawn,
     Kernel,
     PodNetwork,
     BootstrapUnit,
     HookUnit,
     OtherUnit,
+    /// Neither started nor enabled by `apply`.
+    UnitOfOthers,
     /// Read by units of the bundle other than those above.
     FileOfUnits,
     OtherFile,
@@ -171,14 +175,16 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
     (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
     (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
+    (Subject::TimeWithdrawn, "", Reboot, "the time client keeps its servers until it starts anew; or restart it by hand"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
     (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
-    (Subject::Unit, TRUST_UNIT, RestartRuntime, "the container runtime reads what it makes when it starts"),
     (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
+    (Subject::UnitOrder, "", None, "it counts when they start"),
     (Subject::BootstrapUnit, "", None, "it counts when the machine boots"),
     (Subject::HookUnit, "", None, "hooks run whenever a new bundle is applied"),
     (Subject::OtherUnit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
+    (Subject::UnitOfOthers, "", None, "it counts when something else starts the unit"),
     (Subject::FileOfUnits, "", RestartUnits, "the units that read it start anew"),
     (Subject::OtherFile, "", None, "nothing that nodestrap starts reads it at its start"),
 ];

@@ -91,8 +91,10 @@ fn change(path: &str, old: Option<&File>, new: Option<&File>) -> Option<Change> 
             new: Some(new),
         }));
     }
+    let is_same_content = old.map(|file| &file.content) == new.map(|file| &file.content);
     let note = match (secret, kind, values.is_empty()) {
         (true, ..) => " (secret, not shown)",
+        (false, ChangeKind::Changed, true) if is_same_content => " (the same content, read by others)",
         (false, ChangeKind::Changed, true) => " (the same values, spelt differently)",
         _ => "",
     };

@@ -7,12 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Change, Reason, Subject, ValueChange, judge};
 use crate::bundle::{
-    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, Bundle, File, KERNEL_UNIT, Readers, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER,
+    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, Bundle, File, KERNEL_UNIT, MAX_PODS_MAP_PATH, Readers, Start, TIME_UNITS,
+    TRUST_UNIT, UNIT_FOLDER,
 };
+use crate::names::UnitName;
 use crate::values;
+use crate::vocabulary::GateFact;
 
 /// Where a kubelet looks that is told nothing else.
 const MANIFESTS_FOLDER: &str = "/etc/kubernetes/manifests";
+/// Where container runtimes look for the networks of pods, all the time.
+const NETWORKS_FOLDER: &str = "/etc/cni/";
+/// Ours, and those of the system, which run when a machine boots and which nobody starts anew.
+const KERNEL_UNITS: [&str; 3] = [KERNEL_UNIT, "systemd-modules-load.service", "systemd-sysctl.service"];
 
 pub(super) struct Places<'a> {
     bundle: &'a Bundle,
@@ -39,6 +46,15 @@ impl<'a> Places<'a> {
 
     fn manifest(&self, pod: &str) -> Option<&File> {
         self.bundle.file(&format!("{}{pod}.yaml", self.manifests_folder))
+    }
+
+    /// Whether `apply` starts it, and starts it anew when what it reads has changed.
+    fn starts(&self, unit: &str) -> bool {
+        self.bundle.units.iter().any(|own| own.name == *unit && own.start != Start::ByOthers)
+    }
+
+    fn looks_max_pods_up(&self) -> bool {
+        self.bundle.gate.facts.contains(&GateFact::MaxPods) && self.bundle.gate.max_pods.is_none()
     }
 
     fn readers(&self, path: &str) -> Readers {
@@ -79,18 +95,30 @@ fn is_within(path: &str, place: &str) -> bool {
 /// What a change of a file takes, by each of those who read it.
 pub(super) fn judge_file(file: &Change, old: &Places<'_>, new: &Places<'_>) -> Vec<Reason> {
     let path = file.subject.as_str();
-    let mut reasons: Vec<Reason> = subjects(path, old, new)
+    let (before, after) = (old.readers(path).units, new.readers(path).units);
+    // It counts for those only who read it now, or do so no more.
+    if is_same_file(old.bundle.file(path), new.bundle.file(path)) {
+        return vec![judge(subject_of_readers(path, &(&before ^ &after), old, new), "", path)];
+    }
+    let subject = subject(path, old, new);
+    let subject = subject.unwrap_or_else(|| subject_of_readers(path, &(&before | &after), old, new));
+    let for_pods = judge_for_pods(path, old, new);
+    // Who is known to read it says more than that nobody else does.
+    let subjects = (subject != Subject::OtherFile || for_pods.is_none()).then_some(subject);
+    let mut reasons: Vec<Reason> = subjects
         .into_iter()
         .flat_map(|subject| match file.values.is_empty() {
             true => vec![judge(subject, "", path)],
             false => file.values.iter().flat_map(|change| judge_value(subject, change, path, old, new)).collect(),
         })
         .collect();
-    reasons.extend(judge_for_pods(path, old, new));
-    if reasons.is_empty() {
-        reasons.push(judge(Subject::OtherFile, "", path));
-    }
+    reasons.extend(for_pods);
     reasons
+}
+
+fn is_same_file(old: Option<&File>, new: Option<&File>) -> bool {
+    let bytes = |file: Option<&File>| file.map(|file| (file.mode, file.content.clone()));
+    bytes(old) == bytes(new)
 }
 
 /// A flag of the kubelet, by its name without dashes.
@@ -99,48 +127,55 @@ pub(super) fn judge_flag(name: &str) -> Reason {
     judge(Subject::Flag, &flag, &flag)
 }
 
-/// Besides static pods.
-fn subjects(path: &str, old: &Places<'_>, new: &Places<'_>) -> Vec<Subject> {
+/// Where it lies tells what it is for.
+fn subject(path: &str, old: &Places<'_>, new: &Places<'_>) -> Option<Subject> {
     let either = |test: &dyn Fn(&Places<'_>) -> bool| test(old) || test(new);
     let configures = |places: &Places<'_>| {
         let named = ["--config", "--config-dir"].into_iter().filter_map(|flag| places.flags.get(flag));
         named.into_iter().any(|place| is_within(path, place))
     };
     if either(&configures) {
-        return vec![Subject::KubeletConfig];
+        return Some(Subject::KubeletConfig);
     }
     if either(&|places| places.bundle.join.bootstrap_kubeconfig == *path) {
         let is_kept = either(&|places| places.bundle.join.kubeconfig == *path);
-        return vec![if is_kept { Subject::OwnKubeconfig } else { Subject::BootstrapCredentials }];
+        return Some(if is_kept { Subject::OwnKubeconfig } else { Subject::BootstrapCredentials });
     }
     if let Some(unit) = unit_of(path) {
         let is_hook = |places: &Places<'_>| places.bundle.hooks.iter().any(|hook| hook.unit == *unit);
-        return vec![match unit {
+        return Some(match unit {
             _ if either(&|places| places.bundle.join.kubelet_unit == *unit) => Subject::KubeletUnit,
             _ if either(&|places| places.bundle.runtime.unit == *unit) => Subject::RuntimeUnit,
-            TRUST_UNIT => Subject::Trust,
             BOOTSTRAP_UNIT => Subject::BootstrapUnit,
             _ if either(&is_hook) => Subject::HookUnit,
+            _ if new.bundle.file(path).is_some() && !new.starts(unit) => Subject::UnitOfOthers,
             _ => Subject::OtherUnit,
-        }];
+        });
     }
     if either(&|places| path.starts_with(&places.manifests_folder)) {
-        return vec![if path.ends_with("/etcd.yaml") { Subject::Etcd } else { Subject::StaticPod }];
+        return Some(if path.ends_with("/etcd.yaml") { Subject::Etcd } else { Subject::StaticPod });
     }
-    let readers: BTreeSet<_> = [old, new].iter().flat_map(|places| places.readers(path).units).collect();
+    None
+}
+
+/// Who reads it, besides static pods.
+fn subject_of_readers(path: &str, readers: &BTreeSet<UnitName>, old: &Places<'_>, new: &Places<'_>) -> Subject {
+    let either = |test: &dyn Fn(&Places<'_>) -> bool| test(old) || test(new);
     let reads = |name: &str| readers.contains(name);
     let by_kubelet = either(&|places| readers.contains(&places.bundle.join.kubelet_unit));
-    let still = |name: &str| new.bundle.units.iter().any(|unit| unit.name == *name);
     match () {
-        () if reads(TRUST_UNIT) && !still(TRUST_UNIT) => vec![Subject::TrustWithdrawn],
-        () if reads(TRUST_UNIT) => vec![Subject::Trust],
-        () if reads(KERNEL_UNIT) => vec![Subject::Kernel],
-        () if TIME_UNITS.iter().any(|unit| reads(unit)) => vec![Subject::Time],
-        () if either(&|places| readers.contains(&places.bundle.runtime.unit)) => vec![Subject::RuntimeConfig],
-        () if by_kubelet && path.ends_with(".env") => vec![Subject::KubeletEnvironment],
-        () if by_kubelet => vec![Subject::KubernetesFile],
-        () if !readers.is_empty() => vec![Subject::FileOfUnits],
-        () => Vec::new(),
+        () if reads(TRUST_UNIT) && !new.starts(TRUST_UNIT) => Subject::TrustWithdrawn,
+        () if reads(TRUST_UNIT) => Subject::Trust,
+        () if KERNEL_UNITS.iter().any(|unit| reads(unit)) => Subject::Kernel,
+        () if TIME_UNITS.iter().any(|unit| reads(unit) && !new.starts(unit)) => Subject::TimeWithdrawn,
+        () if TIME_UNITS.iter().any(|unit| reads(unit)) => Subject::Time,
+        () if path.starts_with(NETWORKS_FOLDER) => Subject::PodNetwork,
+        () if path == MAX_PODS_MAP_PATH && new.looks_max_pods_up() => Subject::Gate,
+        () if either(&|places| readers.contains(&places.bundle.runtime.unit)) => Subject::RuntimeConfig,
+        () if by_kubelet && path.ends_with(".env") => Subject::KubeletEnvironment,
+        () if by_kubelet => Subject::KubernetesFile,
+        () if readers.iter().any(|unit| new.starts(unit)) => Subject::FileOfUnits,
+        () => Subject::OtherFile,
     }
 }
 

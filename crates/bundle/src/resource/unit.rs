@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Aspect, Change, ChangeKind, Difference, Family, Subject, judge};
-use crate::bundle::{Bundle, Start, Unit, UnitNature};
+use super::{Aspect, Change, ChangeKind, Difference, Family, Subject, ValueChange, judge};
+use crate::bundle::{Bundle, MAX_PODS_MAP_PATH, Snap, Start, Unit, UnitNature};
 use crate::json::canonical;
 use crate::names::{Digest, UnitName};
 use crate::values::{changes, unit_sections};
-use crate::vocabulary::Slot;
+use crate::vocabulary::{GateFact, Slot};
 
 pub struct Units;
 
@@ -129,15 +129,36 @@ pub fn started_after(bundle: &Bundle, slot: Slot) -> Vec<&UnitName> {
 /// Units that `apply` starts anew on a node that has `old` and gets `new`.
 pub(super) fn restarts(old: &Bundle, new: &Bundle) -> BTreeSet<UnitName> {
     let starts = |unit: &&Unit| unit.start != Start::ByOthers;
-    let reads_otherwise = |unit: &&Unit| {
-        started_with(old, &old.gate.environment, &unit.name) != started_with(new, &new.gate.environment, &unit.name)
-    };
-    let by_files = new.units.iter().filter(starts).filter(reads_otherwise).map(|unit| unit.name.clone());
+    let was_started = |unit: &&Unit| old.units.iter().filter(starts).any(|before| before.name == unit.name);
+    let (old_gate, new_gate) = (expected_gate(old), expected_gate(new));
+    let reads_otherwise =
+        |unit: &&Unit| started_with(old, &old_gate, &unit.name) != started_with(new, &new_gate, &unit.name);
+    // snapd hands them to the services of its snap.
+    let settings = |bundle: &Bundle| bundle.snap.as_ref().map(|snap| snap.settings.clone());
+    let is_set_otherwise = |snap: &&Snap| settings(old).as_ref() != Some(&snap.settings);
+    let snap = new.snap.as_ref().filter(is_set_otherwise);
+    let starts_anew =
+        |unit: &&Unit| !was_started(unit) || reads_otherwise(unit) || snap.is_some_and(|snap| snap.owns(&unit.name));
+    let by_content = new.units.iter().filter(starts).filter(starts_anew).map(|unit| unit.name.clone());
     // Hooks run for every new bundle.
     let is_new = old.manifest_json() != new.manifest_json();
     let hooks = new.hooks.iter().filter(|_| is_new);
     let by_hooks = hooks.flat_map(|hook| started_after(new, hook.slot)).cloned();
-    by_files.chain(by_hooks).collect()
+    by_content.chain(by_hooks).collect()
+}
+
+/// As far as a bundle tells what the gate will say. Of what only the node knows it tells that it will stand there, and where
+/// the node looks it up.
+fn expected_gate(bundle: &Bundle) -> BTreeMap<String, String> {
+    let looked_up = || bundle.file(MAX_PODS_MAP_PATH).map(|map| map.sha256().to_owned());
+    let fact = |fact: &GateFact| {
+        let said = match fact {
+            GateFact::MaxPods => bundle.gate.max_pods.map(|number| number.to_string()).or_else(looked_up),
+            GateFact::InstanceId | GateFact::InstanceType | GateFact::NodeIp => None,
+        };
+        (fact.to_string(), said.unwrap_or_default())
+    };
+    bundle.gate.environment.clone().into_iter().chain(bundle.gate.facts.iter().map(fact)).collect()
 }
 
 impl Family for Units {
@@ -145,6 +166,7 @@ impl Family for Units {
         let starts = |bundle: &Bundle| -> BTreeMap<String, String> {
             bundle.units.iter().map(|unit| (unit.name.to_string(), start(unit.start).to_owned())).collect()
         };
+        let order = order_change(old, new);
         let changes = changes(&starts(old), &starts(new)).into_iter();
         let is_runtime = |name: &str| [old, new].iter().any(|bundle| bundle.runtime.unit == *name);
         changes
@@ -163,8 +185,28 @@ impl Family for Units {
                     values: vec![value],
                 })
             })
+            .chain(order)
             .collect()
     }
+}
+
+/// Of the units that both have: each starts after those before it.
+fn order_change(old: &Bundle, new: &Bundle) -> Option<Change> {
+    let shared = |these: &Bundle, those: &Bundle| -> Vec<String> {
+        let is_there = |unit: &&Unit| those.units.iter().any(|other| other.name == unit.name);
+        these.units.iter().filter(is_there).map(|unit| unit.name.to_string()).collect()
+    };
+    let (before, after) = (shared(old, new), shared(new, old));
+    let path = "order of units".to_owned();
+    (before != after).then(|| Change {
+        family: "unit",
+        reasons: vec![judge(Subject::UnitOrder, "", &path)],
+        note: format!(", {}", after.join(", ")),
+        subject: path.clone(),
+        change: ChangeKind::Changed,
+        secret: false,
+        values: vec![ValueChange { path, old: Some(before.join(", ")), new: Some(after.join(", ")) }],
+    })
 }
 
 fn start(start: Start) -> &'static str {

@@ -11,13 +11,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bundle::{Bundle, GateFact, RuntimeName, RuntimeSource, Secrecy, Slot, Start};
 use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime, Setting};
 
 use super::environment_file;
-use crate::bundle::{Bundle, Secrecy, Start};
 use crate::error::RenderError;
 use crate::node::render_node;
-use crate::shared::Shared;
 
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/10-eksclt.al2.conf";
 
@@ -41,7 +40,7 @@ fn complete_text(text: &str) -> CompleteSpec {
 
 fn try_render(spec: &CompleteSpec) -> Result<Bundle, RenderError> {
     assert_ne!(spec.cluster.layout.value, Layout::Nodestrap, "not one of these layouts");
-    render_node(spec, &spec.groups[0], &Shared::default())
+    render_node(spec, &spec.groups[0])
 }
 
 fn render(spec: &CompleteSpec) -> Bundle {

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
-use sha2::{Digest as _, Sha256};
 
 use super::cases::{Tree, tests};
 
@@ -187,6 +185,4 @@ pub(crate) fn line_diff(expected: &str, actual: &str) -> String {
     }
 }
 
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(bytes))
-}
+pub(crate) use bundle::sha256_hex as sha256;

@@ -44,7 +44,7 @@ fn the_files_lie_where_the_seed_says() {
     ];
     assert_eq!(paths(&bundle), expected);
     assert_eq!(bundle.gate.path, "/etc/eksctl/kubelet.local.env");
-    assert_eq!(bundle.gate.facts, ["INSTANCE_ID", "INSTANCE_TYPE", "MAX_PODS", "NODE_IP"]);
+    assert_eq!(bundle.gate.facts, GateFact::ALL.iter().copied().collect());
     assert_eq!(units(&bundle), [("containerd.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)]);
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
 }
@@ -68,13 +68,14 @@ fn the_gate_of_the_layout_is_what_the_bootstrap_and_the_kubelet_look_at() {
 #[test]
 fn max_pods_is_looked_up_unless_somebody_chose() {
     let bundle = rendered("eksctl-al2");
-    assert!(!text(&bundle, "/etc/eksctl/kubelet.env").contains("MAX_PODS"));
+    assert!(!text(&bundle, "/etc/eksctl/kubelet.env").contains("MAX_PODS") && bundle.gate.max_pods.is_none());
     for (instance_type, pods) in [("m5.large", "29"), ("t3.nano", "4"), ("unheard.of", "")] {
         assert_eq!(max_pods_by_bash(&bundle, instance_type), pods, "{instance_type}");
     }
     let bundle = rendered("eksctl-al2-max-pods-override");
     assert!(text(&bundle, "/etc/eksctl/kubelet.env").ends_with("MAX_PODS=\"17\"\n"));
     assert_eq!(max_pods_by_bash(&bundle, "m5.large"), "17");
+    assert_eq!(bundle.gate.max_pods, Some(17));
 }
 
 #[test]
@@ -288,21 +289,21 @@ fn ubuntu_gets_settings_of_a_snap_instead_of_a_drop_in() {
     );
     assert_eq!(bundle.required_programs, ["/usr/bin/containerd"]);
     assert!(paths(&bundle).contains(&"/etc/systemd/system/snap.kubelet-eks.daemon.service.d/10-proxy.conf"));
-    let snap: crate::EksctlSnap = serde_json::from_str(text(&bundle, "/etc/eksctl/snap.json")).unwrap();
-    assert_eq!(snap.snap, "kubelet-eks");
+    let snap = bundle.snap.as_ref().unwrap();
+    assert_eq!(snap.name, "kubelet-eks");
+    assert!(snap.owns(&bundle.join.kubelet_unit));
     assert_eq!(snap.aliases["kubelet"], "kubelet-eks.kubelet");
     assert_eq!(snap.aliases["kubectl"], "kubectl-eks.kubectl");
     assert_eq!(snap.settings["max-pods"], "${MAX_PODS}");
     assert_eq!(snap.settings["v"], "2");
-    // Each variable comes from one of the three files.
-    let environment = [text(&bundle, "/etc/eksctl/kubelet.env"), text(&bundle, "/etc/eksctl/metadata.env")].concat();
+    // What is known here is filled in; each other variable is one that the node finds out.
     for value in snap.settings.values() {
         for variable in value.split("${").skip(1).map(|rest| rest.split_once('}').unwrap().0) {
-            let known =
-                environment.contains(&format!("{variable}=")) || bundle.gate.facts.iter().any(|f| f == variable);
-            assert!(known, "{variable}");
+            assert!(bundle.gate.facts.iter().any(|fact| fact.as_str() == variable), "{variable}");
         }
     }
+    let labels = &snap.settings["node-labels"];
+    assert!(labels.ends_with("example.com/pool=general,alpha.eksctl.io/instance-id=${INSTANCE_ID}"), "{labels}");
 }
 
 #[test]
@@ -310,8 +311,14 @@ fn a_snap_of_the_seeds_time_gets_the_seeds_settings() {
     let mut spec = of_the_seeds_time();
     spec.groups[0].spec.os.value = spec::Os::Ubuntu;
     let bundle = render(&spec);
-    let snap: crate::EksctlSnap = serde_json::from_str(text(&bundle, "/etc/eksctl/snap.json")).unwrap();
+    // snapd reads no environment files, so their variables are filled in.
+    let files = ["/etc/eksctl/metadata.env", "/etc/eksctl/kubelet.env"].map(|path| text(&bundle, path).as_bytes());
+    let known = files.map(|file| bundle::parse_environment(file).unwrap());
+    let fill = |value: &str| {
+        let variables = known.iter().flatten();
+        variables.fold(value.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
+    };
     let expected: BTreeMap<String, String> =
-        SEED_FLAGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    assert_eq!(snap.settings, expected);
+        SEED_FLAGS.iter().map(|(name, value)| ((*name).to_owned(), fill(value))).collect();
+    assert_eq!(bundle.snap.as_ref().unwrap().settings, expected);
 }

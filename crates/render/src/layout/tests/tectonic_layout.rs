@@ -19,8 +19,8 @@ fn the_files_lie_where_the_seeds_say() {
         ]
     );
     assert_eq!(bundle.gate.path, "/etc/kubernetes/kubelet.env");
-    assert_eq!(bundle.runtime.name, "docker");
-    assert_eq!(bundle.runtime.source, "torcx");
+    assert_eq!((bundle.runtime.name, bundle.runtime.unit.as_str()), (RuntimeName::Docker, "docker.service"));
+    assert_eq!(bundle.runtime.source, RuntimeSource::Torcx);
     assert_eq!(units(&bundle), [("docker.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)]);
 }
 

@@ -34,7 +34,7 @@ fn files_units_and_hooks_of_the_users_and_the_system_below() {
         }
         let secret = bundle.files.iter().find(|file| file.path == "/etc/example/secret").unwrap();
         assert_eq!(secret.secrecy, Secrecy::Secret, "{case}");
-        assert_eq!(bundle.hooks[0].slot, "before-kubelet", "{case}");
+        assert_eq!(bundle.hooks[0].slot, Slot::BeforeKubelet, "{case}");
         // What a user adds is there before the kubelet, which starts last but for what waits for it.
         let order: Vec<&str> = bundle.units.iter().map(|unit| unit.name.as_str()).collect();
         let at = |name: &str| order.iter().position(|unit| *unit == name).unwrap();

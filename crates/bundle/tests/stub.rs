@@ -1,21 +1,20 @@
 //! The stub: what it says, what it refuses, and which bundle it accepts.
 
-mod support;
+mod sample;
 
+use bundle::{Bundle, MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
 use proptest::prelude::*;
-use render::{Bundle, MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
+use sample::sample as bundle;
 
-fn bundle() -> Bundle {
-    support::cases::bundle("minimal")
-}
+const AUTHORITY: &str = include_str!("../../../examples/ca.crt");
 
 fn other_bundle() -> Bundle {
-    support::cases::bundle("dual-stack")
+    Bundle { group: "others".to_owned(), ..bundle() }
 }
 
 fn stub() -> Stub {
     let stores = ["https://one.example/bundles/".to_owned(), "http://10.0.0.1:8080".to_owned()];
-    Stub::new(&bundle(), &stores, Some(&support::cases::authority())).expect("a good stub")
+    Stub::new(&bundle(), &stores, Some(AUTHORITY)).expect("a good stub")
 }
 
 fn changed(change: impl FnOnce(&mut serde_json::Value)) -> StubError {
@@ -27,15 +26,12 @@ fn changed(change: impl FnOnce(&mut serde_json::Value)) -> StubError {
 #[test]
 fn a_stub_is_canonical_names_the_object_by_its_digest_and_survives() {
     let (stub, digest) = (stub(), bundle().digest());
-    let digits = digest.strip_prefix("sha256:").unwrap();
+    let digits = digest.hex();
     assert_eq!(stub.urls[0], format!("https://one.example/bundles/{digits}.json"));
     assert_eq!(stub.urls[1], format!("http://10.0.0.1:8080/{digits}.json"));
     let json = stub.to_json();
-    assert!(
-        json.starts_with(r#"{"apiVersion":"nodestrap.io/v1alpha1","certificateAuthorities":"-----BEGIN"#),
-        "{json}"
-    );
-    assert!(json.contains(r#""kind":"BundleReference""#));
+    let start = r#"{"apiVersion":"nodestrap.io/v1alpha2","kind":"BundleReference","reference":{"certificateAuthorities":"-----BEGIN"#;
+    assert!(json.starts_with(start) && json.ends_with("}}\n"), "{json}");
     assert_eq!(Stub::parse(json.as_bytes()), Ok(stub.clone()));
     assert_eq!(Payload::parse(json.as_bytes()), Ok(Payload::Stub(stub)));
 }
@@ -47,8 +43,9 @@ fn a_payload_is_told_by_its_kind() {
     for (text, is_bundle_error) in [
         ("", true),
         ("{}", true),
-        (r#"{"apiVersion":"nodestrap.io/v1alpha1","kind":"Cluster"}"#, true),
-        (r#"{"apiVersion":"nodestrap.io/v1alpha1","kind":"BundleReference"}"#, false),
+        (r#"{"apiVersion":"nodestrap.io/v1alpha2","kind":"Cluster"}"#, true),
+        (r#"{"apiVersion":"nodestrap.io/v1alpha2","kind":"BundleReference"}"#, false),
+        (r#"{"apiVersion":"nodestrap.io/v1alpha1","kind":"BundleReference","urls":[]}"#, false),
         (r#"{"apiVersion":"nodestrap.io/v2","kind":"BundleReference"}"#, false),
     ] {
         let error = Payload::parse(text.as_bytes()).expect_err("neither");
@@ -82,33 +79,49 @@ fn addresses_that_do_not_last_or_tell_secrets_are_refused() {
         "https://a/\u{e9}",
         "file:///etc/shadow",
     ] {
-        let error = changed(|document| document["urls"][0] = url.into());
+        let error = changed(|document| document["reference"]["urls"][0] = url.into());
         assert!(matches!(error, StubError::Field { field: "urls", .. }), "{url}: {error}");
         assert!(!error.to_string().contains("password"));
     }
-    let error = changed(|document| document["urls"] = serde_json::json!([]));
+    let error = changed(|document| document["reference"]["urls"] = serde_json::json!([]));
     assert!(matches!(error, StubError::Field { field: "urls", .. }));
-    let error = changed(|document| document["urls"] = vec!["https://a/b"; 17].into());
+    let error = changed(|document| document["reference"]["urls"] = vec!["https://a/b"; 17].into());
     assert!(matches!(error, StubError::Field { field: "urls", .. }));
-    let error = changed(|document| document["urls"][0] = format!("https://a/{}", "x".repeat(3000)).into());
+    let error = changed(|document| document["reference"]["urls"][0] = format!("https://a/{}", "x".repeat(3000)).into());
     assert!(matches!(error, StubError::Field { field: "urls", .. }));
 }
 
 #[test]
 fn fields_are_checked() {
     for digest in ["", "sha256:", "sha256:abc", &"a".repeat(64), &format!("sha256:{}", "A".repeat(64))] {
-        let error = changed(|document| document["digest"] = (*digest).into());
-        assert!(matches!(error, StubError::Field { field: "digest", .. }), "{digest}: {error}");
+        let error = changed(|document| document["reference"]["digest"] = (*digest).into());
+        assert!(matches!(error, StubError::Syntax { .. }), "{digest}: {error}");
     }
     assert!(matches!(changed(|document| document["surprise"] = 1.into()), StubError::Syntax { .. }));
+    assert!(matches!(changed(|document| document["reference"]["surprise"] = 1.into()), StubError::Syntax { .. }));
     assert!(matches!(changed(|document| document["kind"] = "Bundle".into()), StubError::Kind { .. }));
-    assert!(matches!(changed(|document| document["apiVersion"] = "v1".into()), StubError::ApiVersion { .. }));
-    assert!(matches!(changed(|document| document["cluster"] = "".into()), StubError::Field { field: "cluster", .. }));
-    assert!(matches!(changed(|document| document["group"] = "a\nb".into()), StubError::Field { field: "group", .. }));
-    let error = changed(|document| document["certificateAuthorities"] = "no certificate".into());
-    assert!(matches!(error, StubError::Field { field: "certificateAuthorities", .. }));
+    for (field, value) in [("cluster", ""), ("group", "a\nb"), ("certificateAuthorities", "no certificate")] {
+        let error = changed(|document| document["reference"][field] = value.into());
+        assert!(matches!(error, StubError::Field { field: found, .. } if found == field), "{error}");
+    }
     let long = " ".repeat(MAX_STUB_BYTES) + &stub().to_json();
     assert!(matches!(Stub::parse(long.as_bytes()), Err(StubError::TooLarge { .. })));
+}
+
+#[test]
+fn a_stub_of_another_version_is_named_as_such_whatever_it_looks_like() {
+    for version in ["nodestrap.io/v1alpha1", "nodestrap.io/v1", "v1"] {
+        for text in [
+            format!(r#"{{"apiVersion":"{version}","kind":"BundleReference","urls":["https://a/b"],"digest":"x"}}"#),
+            stub().to_json().replace("nodestrap.io/v1alpha2", version),
+        ] {
+            assert_eq!(
+                Stub::parse(text.as_bytes()),
+                Err(StubError::ApiVersion { found: version.to_owned() }),
+                "{text}"
+            );
+        }
+    }
 }
 
 proptest! {

@@ -1,0 +1,97 @@
+//! A bundle written down by hand, with something in every field, and with secrets that can be told when they show.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bundle::{
+    AbsolutePath, Archive, Bundle, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, PodNetwork,
+    Provider, Role, Runtime, RuntimeName, RuntimeSource, Secret, Slot, Snap, Start, Unit, UnitName, UnitNature,
+    Webhook,
+};
+
+pub(crate) const CANARY: &str = "canary.0123456789abcdef";
+
+pub(crate) fn path(text: &str) -> AbsolutePath {
+    AbsolutePath::new(text).expect("a path of this test")
+}
+
+pub(crate) fn unit_name(text: &str) -> UnitName {
+    UnitName::new(text).expect("a unit of this test")
+}
+
+fn hook(name: &str) -> Hook {
+    Hook {
+        name: name.to_owned(),
+        slot: Slot::BeforeKubelet,
+        unit: unit_name("hook.service"),
+        timeout_seconds: 300,
+        necessity: Necessity::Required,
+    }
+}
+
+fn unit(name: &str, start: Start, brought: Option<UnitNature>) -> Unit {
+    Unit { name: unit_name(name), start, brought }
+}
+
+fn texts<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+pub(crate) fn sample() -> Bundle {
+    let secret = File::secret(path("/etc/a/secret"), CANARY);
+    let text = File::public(path("/etc/a/text"), "é: \"quoted\"\n").read_by([unit_name("containerd.service")]);
+    Bundle {
+        cluster: "lab".to_owned(),
+        group: "workers".to_owned(),
+        kubernetes_version: "1.36.3".to_owned(),
+        node: NodeKind { role: Role::Worker, os: Os::Debian, provider: Provider::Metal, layout: Layout::Nodestrap },
+        required_programs: vec![path("/usr/bin/kubelet")],
+        units: vec![
+            unit("containerd.service", Start::BeforeGate, None),
+            unit("kubelet.service", Start::AfterGate, None),
+            unit("pods.service", Start::ByOthers, Some(UnitNature { oneshot: true, installable: false })),
+        ],
+        hooks: vec![hook("a"), hook("b")],
+        runtime: Runtime {
+            name: RuntimeName::Containerd,
+            unit: unit_name("containerd.service"),
+            source: RuntimeSource::Tree(Archive { urls: vec!["https://a/b".to_owned()], sha256: "0a".repeat(32) }),
+        },
+        gate: Gate {
+            path: path("/etc/kubernetes/kubelet.env"),
+            environment: texts([("KUBELET_ARGS", "--v=2")]),
+            facts: BTreeSet::from([GateFact::NodeIp]),
+            max_pods: Some(29),
+        },
+        join: Join {
+            api_server: "https://10.0.0.1:6443".to_owned(),
+            bootstrap_kubeconfig: path("/etc/a/secret"),
+            kubeconfig: path("/var/lib/kubelet/kubeconfig"),
+            client_certificate: path("/var/lib/kubelet/pki/kubelet-client-current.pem"),
+            kubelet_unit: unit_name("kubelet.service"),
+            node_name: Some("n1".to_owned()),
+        },
+        pod_network: Some(PodNetwork {
+            bridge: "cni0".to_owned(),
+            cni_config: path("/etc/cni/net.d/10-pods.conflist"),
+            unit: unit_name("pods.service"),
+        }),
+        snap: Some(Snap {
+            name: "kubelet-eks".to_owned(),
+            aliases: texts([("kubelet", "kubelet-eks.kubelet")]),
+            settings: texts([("node-ip", "${NODE_IP}")]),
+        }),
+        webhook: Some(Webhook {
+            url: Secret::new("https://hooks.example/canary-address"),
+            certificate_authority: Some("-----BEGIN CERTIFICATE-----\n".to_owned()),
+            headers: [("Authorization".to_owned(), Secret::new("Bearer canary-header"))].into(),
+        }),
+        files: vec![
+            secret,
+            text,
+            File { mode: 0o755, ..File::public(path("/etc/b"), [0, 255, 1, 254]) },
+            File::of_unit("hook.service", "[Service]\n").expect("a unit"),
+            File::of_unit("pods.service", "[Service]\nType=oneshot\n").expect("a unit"),
+        ],
+    }
+}
