@@ -5,7 +5,8 @@ pub mod seeds;
 
 use std::path::Path;
 
-use render::{Bundle, Payload, Stub, check_gate, network::NetworkSettings, read_user_data, render_group};
+use bundle::{Bundle, NetworkSettings, Payload, Stub, Webhook, check_gate, diff_bundles, read_user_data};
+use render::render_group;
 use spec::{Colour, CompleteSpec, FileReference, Mistake, SecretDisplay, Source, complete, parse, render_mistakes};
 
 const AUTHORITY: &[u8] = include_bytes!("../../examples/ca.crt");
@@ -78,15 +79,19 @@ pub fn bundle(data: &[u8]) {
 
 fn survives(payload: &Payload) {
     match payload {
-        Payload::Bundle(bundle) => assert_eq!(Bundle::parse(bundle.to_json().as_bytes()).as_ref(), Ok(&**bundle)),
+        Payload::Bundle(bundle) => {
+            assert_eq!(Bundle::parse(bundle.to_json().as_bytes()).as_ref(), Ok(&**bundle));
+            assert!(diff_bundles(bundle, bundle).is_empty(), "it differs from itself");
+        }
         Payload::Stub(stub) => assert_eq!(Stub::parse(stub.to_json().as_bytes()).as_ref(), Ok(stub)),
     }
 }
 
-/// Small files on a node: the gate, network settings, unit files, os-release.
+/// Small files on a node: the gate, settings of the network and the webhook, unit files, os-release.
 pub fn node_files(data: &[u8]) {
     let _ = check_gate(data);
     let _ = NetworkSettings::parse(data);
+    let _ = Webhook::parse(data);
     let text = String::from_utf8_lossy(data);
     let _ = host::units::unit_file::parse_install(&text);
     let _ = host::machine::parse_os_release(&text);

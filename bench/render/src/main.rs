@@ -12,7 +12,6 @@ mod work;
 use std::io::{BufRead as _, Write as _};
 
 use anyhow::{Context as _, Result, bail};
-use memory as _;
 
 /// As in the binary that people run.
 #[global_allocator]

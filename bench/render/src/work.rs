@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bundle::Payload;
 use libdeflater::{CompressionLvl, Compressor};
 use render::delivery::Format;
-use render::{GroupDelivery, Payload, RenderError, render_all};
+use render::{GroupDelivery, RenderError, render_all};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use spec::{CompleteSpec, Source, Spec};
@@ -125,7 +126,7 @@ fn check(outputs: &[Vec<u8>], count: usize) -> Result<usize> {
     ensure!(different.len() == count, "only {} of {count} outputs differ", different.len());
     let sample: Vec<usize> = (0..count).step_by(count.div_ceil(10)).chain([count - 1]).collect();
     for number in &sample {
-        let Payload::Bundle(bundle) = render::read_user_data(&outputs[*number]).context("reading back")? else {
+        let Payload::Bundle(bundle) = bundle::read_user_data(&outputs[*number]).context("reading back")? else {
             bail!("output {number} is no bundle");
         };
         let name = format!("pool-{number:04}");
