@@ -145,14 +145,15 @@ impl Sequence<'_> {
         self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::File(commit));
         let verify = file::Action::VerifyFiles { files };
         self.add("verify-files", &[COMMIT_STEP], FILES_DEADLINE, Action::File(verify));
-        // Enabling reads unit files from the disk, so one reload after it serves both; a reload takes half a second.
+        self.add("remove-files", &[COMMIT_STEP], SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
+        // Enabling reads unit files from the disk, where none of an earlier bundle is left; so one reload after it serves all,
+        // which takes half a second.
         let enabled = unit::Action::EnableUnits { units: self.enabled_units() };
-        self.add("enable-units", &[COMMIT_STEP], RELOAD_DEADLINE, Action::Unit(enabled));
+        self.add("enable-units", &["remove-files"], RELOAD_DEADLINE, Action::Unit(enabled));
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
         let units = self.bundle.units.iter().map(|unit| &unit.name).chain(hooks).cloned().collect();
-        self.add("remove-files", &[COMMIT_STEP], SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
         let reload = Action::Unit(unit::Action::ReloadUnits { units });
-        self.add("reload-units", &["enable-units", "remove-files"], RELOAD_DEADLINE, reload);
+        self.add("reload-units", &["enable-units"], RELOAD_DEADLINE, reload);
     }
 
     /// Gives the step after which files may change. The units of these hooks come before all other files: systemd starts

@@ -26,7 +26,7 @@ use crate::plan::{Action, COMMIT_STEP, plan_first_boot};
 use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
 use crate::resource::snap::planned_snap;
-use crate::resource::{Identity, Node, Ownership, Tools, gate};
+use crate::resource::{Identity, Node, Ownership, Tools};
 use crate::store::{JournalFile, JournalSnapshot};
 
 /// Lost at a reboot, as it should be.
@@ -72,7 +72,7 @@ impl NodeHost {
             files: bundle.all_files(),
             // What cannot be planned is refused by the first step.
             snap: planned_snap(bundle, &environment).ok().flatten(),
-            gate: gate::whole(environment, &identity),
+            environment,
             identity,
             committed_before: past.committed,
             newest_record: past.newest_record,

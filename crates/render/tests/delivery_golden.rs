@@ -7,11 +7,11 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
+use bundle::diff_bundles;
 use data_encoding::BASE64;
+use render::RenderError;
 use render::delivery::machines::{Machines, aws_auto_scaling_group, aws_launch_template, gce_instance_template};
 use render::delivery::{Format, Installation, Provider};
-use bundle::diff_bundles;
-use render::RenderError;
 use support::cases::bundle;
 use support::deliveries::{documents, gce_machines, machines, rendered};
 use support::golden::{Differences, Shelf, sha256};

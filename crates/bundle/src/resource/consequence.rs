@@ -14,7 +14,6 @@ pub enum Consequence {
     /// Of units other than those of the kubelet and the container runtime.
     RestartUnits,
     RestartKubelet,
-    /// And with it the kubelet.
     RestartRuntime,
     /// Of those that read a file which changed, one by one.
     RestartStaticPods,
@@ -175,7 +174,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
     (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
     (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
-    (Subject::TimeWithdrawn, "", Reboot, "the time client keeps its servers until it starts anew; or restart it by hand"),
+    (Subject::TimeWithdrawn, "", RestartUnits, "the time client starts anew with its own servers, if it ran before"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
     (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
@@ -215,7 +214,7 @@ impl fmt::Display for Consequence {
             None => "nothing but the new files",
             RestartUnits => "a restart of other services",
             RestartKubelet => "a restart of the kubelet",
-            RestartRuntime => "a restart of the container runtime and the kubelet",
+            RestartRuntime => "a restart of the container runtime",
             RestartStaticPods => "a restart of static pods",
             Reboot => "a reboot",
             NewMachine => "a new machine",

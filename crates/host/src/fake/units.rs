@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::crash::{Crash, Verdict, crashed};
-use super::disk::FakeDisk;
+use super::disk::{Entry, FakeDisk};
+
 use crate::units::unit_file::Found;
 use crate::units::{
     ActiveState, JobResult, UnitError, UnitName, UnitState, Units, disable_on_disk, enable_on_disk, find, is_enabled,
@@ -31,6 +33,9 @@ struct State {
     /// How often a reboot was asked for since boot.
     reboots: u64,
     reboot_refused: bool,
+    /// What every file said when a unit was last started, if somebody wants to know.
+    read_at_start: BTreeMap<UnitName, BTreeMap<PathBuf, Entry>>,
+    remembers_files: bool,
     /// How often jobs of a unit ended well, over all boots: what a unit did to the world stays done.
     runs: BTreeMap<UnitName, u64>,
 }
@@ -75,6 +80,23 @@ impl FakeUnits {
         self.with(|state| state.bus_missing = is_missing);
     }
 
+    /// From now on it is remembered what every file said when a unit was started.
+    pub fn remember_files(&self) {
+        self.with(|state| state.remembers_files = true);
+    }
+
+    /// What every file said when the unit was last started.
+    pub fn read_at_start(&self, unit: &UnitName) -> Option<BTreeMap<PathBuf, Entry>> {
+        self.with(|state| state.read_at_start.get(unit).cloned())
+    }
+
+    fn note_files(&self, unit: &UnitName) {
+        if self.with(|state| state.remembers_files) {
+            let files = self.disk.snapshot();
+            self.with(|state| state.read_at_start.insert(unit.clone(), files));
+        }
+    }
+
     /// A service dies or starts by itself.
     pub fn set_active(&self, unit: &UnitName, active: ActiveState) {
         self.with(|state| state.units.entry(unit.clone()).or_insert_with(Loaded::new).active = active);
@@ -103,6 +125,7 @@ impl FakeUnits {
     /// A start by another program than the one under test: no operation of its own.
     pub(super) fn start_by_others(&self, unit: &UnitName) {
         let found = find(&self.disk.uncounted(), "start", unit);
+        self.note_files(unit);
         // What cannot be started stays as it is.
         let _ = found.and_then(|found| self.with(|state| start(state, unit, &found)));
     }
@@ -217,6 +240,7 @@ impl Units for FakeUnits {
 
     fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
         let (operation, name) = ("restart", unit.0.clone());
+        self.note_files(unit);
         self.change(operation, &unit.0, |disk, state| match start(state, unit, &find(disk, operation, unit)?)? {
             Some(JobResult::Done) => Ok(()),
             None => Err(UnitError::Deadline { operation, what: name, waited: deadline }),
@@ -229,6 +253,9 @@ impl Units for FakeUnits {
 
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
         let operation = "queued start";
+        if !matches!(self.state(unit)?.active, ActiveState::Active | ActiveState::Activating) {
+            self.note_files(unit);
+        }
         self.change(operation, &unit.0, |disk, state| {
             let found = find(disk, operation, unit)?;
             match load(state, unit, &found).active {
@@ -240,6 +267,7 @@ impl Units for FakeUnits {
 
     fn queue_restart(&self, unit: &UnitName) -> Result<(), UnitError> {
         let operation = "queued restart";
+        self.note_files(unit);
         self.change(operation, &unit.0, |disk, state| start(state, unit, &find(disk, operation, unit)?).map(drop))
     }
 

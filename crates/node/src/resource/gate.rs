@@ -43,12 +43,6 @@ pub enum GateState {
     },
 }
 
-/// All that stands in the gate of a node: what the bundle and the machine say, and for whom it is open.
-pub(crate) fn whole(environment: BTreeMap<String, String>, identity: &Identity) -> BTreeMap<String, String> {
-    let bound = [(BUNDLE_VARIABLE, identity.bundle.to_string()), (MACHINE_VARIABLE, identity.machine.clone())];
-    environment.into_iter().chain(bound.map(|(name, value)| (name.to_owned(), value))).collect()
-}
-
 pub fn observe(disk: &dyn Disk, path: &str) -> Result<GateState, DiskError> {
     let Some(bytes) = disk.read(Path::new(path), GATE_LIMIT)? else {
         return Ok(GateState::Absent);
@@ -76,6 +70,14 @@ pub enum Action {
 }
 
 impl Node<'_> {
+    /// All that stands in the gate: what the bundle and the machine say, and for whom it is open.
+    fn whole_gate(&self) -> BTreeMap<String, String> {
+        let Identity { bundle, machine } = &self.identity;
+        let bound = [(BUNDLE_VARIABLE, bundle.to_string()), (MACHINE_VARIABLE, machine.clone())];
+        let said = self.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
+        said.chain(bound.map(|(name, value)| (name.to_owned(), value))).collect()
+    }
+
     fn gate_state(&self, path: &str) -> Result<GateState, StepError> {
         observe(self.tools.disk, path).map_err(|error| disk_error(&error))
     }
@@ -86,7 +88,7 @@ impl Node<'_> {
     }
 
     fn is_open(&self, gate: &GateState) -> bool {
-        matches!(gate, GateState::Open { environment, .. } if *environment == self.gate)
+        matches!(gate, GateState::Open { environment, .. } if *environment == self.whole_gate())
     }
 
     /// Gates that earlier bundles had elsewhere, and that are still ours.
@@ -111,7 +113,7 @@ impl Node<'_> {
         let more = [Path::new(UNIT_FOLDER), Path::new(RECORD_PATH)];
         let vouched: Vec<&Path> = by_folder.into_values().chain(more).collect();
         files::sync_all(self.tools.disk, &vouched)?;
-        let bytes = render_gate(&self.gate);
+        let bytes = render_gate(&self.whole_gate());
         files::write_durable(self.tools.disk, Path::new(path), MODE, &bytes, self.tools.ownership.owner())
     }
 }

@@ -45,8 +45,8 @@ pub(crate) struct Node<'a> {
     pub(crate) identity: Identity,
     /// Every file, sorted by path.
     pub(crate) files: Vec<File>,
-    /// Everything that stands in the gate.
-    pub(crate) gate: BTreeMap<String, String>,
+    /// What the bundle and the machine say in the gate; [`Node::whole_gate`] is all that stands there.
+    pub(crate) environment: BTreeMap<String, String>,
     /// With every variable of its settings filled in.
     pub(crate) snap: Option<Snap>,
     /// The journal tells of files that were switched in, by whichever plan, and were not taken back since.

@@ -173,6 +173,9 @@ fn services(tools: &Tools<'_>, snap: &str) -> Result<Vec<SnapService>, StepError
 impl Family for SnapFamily {
     fn keep(&self, node: &Node<'_>, _: &Record, record: &mut Record) -> Result<(), StepError> {
         let Some(snap) = &node.snap else { return Ok(()) };
+        if snap.aliases.is_empty() && snap.settings.is_empty() {
+            return Ok(());
+        }
         let known = record.snaps.entry(snap.name.clone()).or_default();
         let new = |keys: &Texts, known: &BTreeMap<String, Option<String>>| {
             keys.keys().filter(|key| !known.contains_key(*key)).cloned().collect::<Vec<String>>()

@@ -41,13 +41,13 @@ fn load(disk: &dyn Disk) -> Result<Started, StepError> {
 impl Node<'_> {
     /// Whether the unit, if it runs, runs with what the bundle wants it to read.
     pub(crate) fn is_started_with_this(&self, unit: &UnitName) -> Result<bool, StepError> {
-        let wanted = started_with(self.bundle, &self.gate, unit);
+        let wanted = started_with(self.bundle, &self.environment, unit);
         Ok(load(self.tools.disk)?.get(unit.as_str()).map(String::as_str) == Some(wanted.as_str()))
     }
 
     /// The unit was started, or will be, with what the bundle wants it to read.
     pub(crate) fn note_start(&self, unit: &UnitName, durable: Durable) -> Result<(), StepError> {
-        let wanted = started_with(self.bundle, &self.gate, unit).to_string();
+        let wanted = started_with(self.bundle, &self.environment, unit).to_string();
         self.change_starts(durable, |started| {
             started.insert(unit.to_string(), wanted.clone()).as_ref() != Some(&wanted)
         })

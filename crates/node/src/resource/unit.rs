@@ -75,6 +75,7 @@ impl Deed<Node<'_>> for Action {
             Self::StartUnit { unit } | Self::ReleaseUnit { unit } => check_running(node, unit),
             Self::ArmUnit { unit } => Ok(match state(node, unit)?.active {
                 ActiveState::Active | ActiveState::Activating => Condition::AlreadySo,
+                ActiveState::Inactive if node.ran_to_its_end(unit)? => Condition::AlreadySo,
                 _ => Condition::Needed(format!("{unit} must start even if this run dies after opening the gate")),
             }),
             Self::ResetUnit { unit } => Ok(match state(node, unit)?.active {
@@ -150,12 +151,17 @@ fn check_running(node: &Node<'_>, unit: &UnitName) -> Result<Condition, StepErro
         ActiveState::Active | ActiveState::Activating => {
             Condition::Needed(format!("{unit} has not been started with these files yet"))
         }
-        ActiveState::Inactive if with_this && node.nature(unit)?.oneshot => Condition::AlreadySo,
+        ActiveState::Inactive if node.ran_to_its_end(unit)? => Condition::AlreadySo,
         _ => Condition::Needed(format!("{unit} does not run")),
     })
 }
 
 impl Node<'_> {
+    /// A unit that does something and is over, and did it with what it should read.
+    fn ran_to_its_end(&self, unit: &UnitName) -> Result<bool, StepError> {
+        Ok(self.nature(unit)?.oneshot && self.is_started_with_this(unit)?)
+    }
+
     /// What the file of a unit says: the bundle's, or that of the image.
     pub(crate) fn nature(&self, unit: &UnitName) -> Result<UnitNature, StepError> {
         let brought = self.bundle.units.iter().find(|known| known.name == *unit).and_then(|known| known.brought);
@@ -181,23 +187,30 @@ impl Node<'_> {
         Ok(folders)
     }
 
-    /// Units that the bundle brings and that are enabled otherwise than their files say now: first those with links too many,
-    /// such as an earlier bundle wanted, then those with too few. `enabled` are those that shall start at boot.
+    /// Units that are enabled otherwise than their files say now: first those with wrong links, such as an earlier bundle
+    /// wanted, then those with too few. `enabled` are those that shall start at boot. What an administrator adds for a unit of
+    /// the image is theirs.
     fn surplus_links(&self, enabled: &[UnitName]) -> Result<(Vec<UnitName>, Vec<UnitName>), StepError> {
         let links = links(self.tools.disk)?;
         let (mut surplus, mut missing) = (Vec::new(), Vec::new());
-        let brought = self.bundle.units.iter().filter(|unit| unit.brought.is_some());
-        for unit in brought {
-            let Some(file) = self.bundle.unit_file(&unit.name) else { continue };
-            let install = unit_file::parse_install(&String::from_utf8_lossy(&file.content));
-            let wanted: BTreeSet<String> = match enabled.contains(&unit.name) {
-                true => wanted_links(&unit.name, &install),
-                false => BTreeSet::new(),
+        for unit in &self.bundle.units {
+            let file = unit_file::find(self.tools.disk, &host_name(&unit.name)).map_err(|error| disk_error(&error))?;
+            let wanted = match file {
+                FoundFile::File { path, content } if enabled.contains(&unit.name) => {
+                    wanted_links(&unit.name, &unit_file::parse_install(&content), &path.display().to_string())
+                }
+                _ => BTreeMap::new(),
             };
             let found = links.get(unit.name.as_str()).cloned().unwrap_or_default();
-            if found.difference(&wanted).next().is_some() {
+            // A file of the image has several spellings (`/lib`, `/usr/lib`); whether it is ours has one.
+            let is_ours = |target: &str| target.starts_with(UNIT_FOLDER);
+            let is_wrong = |(link, target): (&String, &String)| match wanted.get(link) {
+                Some(wanted) => target.starts_with('/') && is_ours(wanted) != is_ours(target),
+                None => unit.brought.is_some(),
+            };
+            if found.iter().any(is_wrong) {
                 surplus.push(unit.name.clone());
-            } else if wanted.difference(&found).next().is_some() {
+            } else if unit.brought.is_some() && wanted.keys().any(|link| !found.contains_key(link)) {
                 missing.push(unit.name.clone());
             }
         }
@@ -213,21 +226,24 @@ fn unit_text(disk: &dyn Disk, unit: &str) -> Result<String, StepError> {
     })
 }
 
-fn wanted_links(unit: &str, install: &unit_file::Install) -> BTreeSet<String> {
+/// Links by their paths, with where they lead to.
+type Links = BTreeMap<String, String>;
+
+fn wanted_links(unit: &str, install: &unit_file::Install, target: &str) -> Links {
     let wants = install.wanted_by.iter().map(|target| format!("{UNIT_FOLDER}/{target}.wants/{unit}"));
     let requires = install.required_by.iter().map(|target| format!("{UNIT_FOLDER}/{target}.requires/{unit}"));
     let aliases = install.alias.iter().filter(|alias| *alias != unit).map(|alias| format!("{UNIT_FOLDER}/{alias}"));
-    wants.chain(requires).chain(aliases).collect()
+    wants.chain(requires).chain(aliases).map(|link| (link, target.to_owned())).collect()
 }
 
 /// Every link by which the administrator of a machine enables units, by the unit that it leads to.
-fn links(disk: &dyn Disk) -> Result<BTreeMap<String, BTreeSet<String>>, StepError> {
-    let mut links: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn links(disk: &dyn Disk) -> Result<BTreeMap<String, Links>, StepError> {
+    let mut links: BTreeMap<String, Links> = BTreeMap::new();
     let failed = |error: host::disk::DiskError| disk_error(&error);
     let mut note = |path: String| -> Result<(), StepError> {
         if let Some(Kind::Link { target }) = disk.stat(Path::new(&path)).map_err(failed)?.map(|stat| stat.kind) {
             let unit = target.rsplit('/').next().unwrap_or_default().to_owned();
-            links.entry(unit).or_default().insert(path);
+            links.entry(unit).or_default().insert(path, target);
         }
         Ok(())
     };

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-
 use super::cases::{Tree, tests};
 
 /// More of one file would hide the others.
@@ -185,4 +184,6 @@ pub(crate) fn line_diff(expected: &str, actual: &str) -> String {
     }
 }
 
-pub(crate) use bundle::sha256_hex as sha256;
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    bundle::sha256_hex(bytes)
+}
