@@ -7,6 +7,7 @@
 mod log;
 mod proxies;
 mod stand_in;
+mod synchronize;
 mod systemd;
 pub mod unit_file;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use log::quote_last_lines;
 pub use stand_in::StandInUnits;
 pub(crate) use stand_in::{disable_on_disk, enable_on_disk, find, is_enabled};
 pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
