@@ -1,10 +1,12 @@
 //! [`Units`] over the system bus: systemd itself, asked by name, waited for by signal.
 //!
 //! In: the address of the bus. Out: D-Bus calls; no child process, no polling.
-//! The connection is made at the first call and again after it broke. A call blocks the calling thread only, and may be made inside an async runtime.
+//! The connection is made at the first call
+//! and again after it broke. A call blocks the calling thread only, and may be made inside an async runtime.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use super::log::{JOURNAL_FOLDERS, Run, boot_id, last_lines, quote_last_lines};
 use super::proxies::{JobRemovedStream, ManagerProxy, UnitProxy};
 use super::synchronize::synchronize;
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
+use crate::machine::{JOURNAL_SOCKET, say_for_unit};
 
 /// Where every distribution puts the system bus. The environment is not asked: it is not ours to trust.
 pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
@@ -25,6 +28,10 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 const REBOOT_TARGET: &str = "reboot.target";
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
+/// For all lines together: journald takes thousands in a second, unless it is moving its files.
+const LOG_DEADLINE: Duration = Duration::from_secs(5);
+/// How long somebody who looks after a unit that is being started rests in between.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const SERVICE: &str = "org.freedesktop.systemd1";
 
 pub struct SystemdUnits {
@@ -206,7 +213,12 @@ impl Units for SystemdUnits {
         Ok(())
     }
 
-    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+    fn restart_and_watch(
+        &self,
+        unit: &UnitName,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
         let (name, journals) = (unit.0.clone(), self.journals);
         self.ask("restart", &unit.0, deadline, |bus, manager| async move {
             let (path, id) = require_loaded(&bus, &manager, &name).await?;
@@ -214,7 +226,14 @@ impl Units for SystemdUnits {
             // other units' would hold up the very answer that we wait for.
             let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
             let job = manager.restart_unit(&name, JOB_MODE).await?;
-            match wait_for_job(&mut removed, &job).await? {
+            let mut ended = pin!(wait_for_job(&mut removed, &job));
+            let result = loop {
+                match tokio::time::timeout(LOOK_INTERVAL, &mut ended).await {
+                    Ok(result) => break result?,
+                    Err(_) => look(),
+                }
+            };
+            match result {
                 JobResult::Done => Ok(()),
                 result => {
                     let log = unit_log(&bus, &manager, &path, journals).await;
@@ -298,6 +317,13 @@ impl Units for SystemdUnits {
             manager.start_unit(REBOOT_TARGET, "replace-irreversibly").await?;
             Ok(())
         })
+    }
+
+    fn log(&self, unit: &UnitName, lines: &[&str]) {
+        if !self.journals.is_empty() {
+            // Whoever wants more finds it where the lines came from.
+            let _ = say_for_unit(Path::new(JOURNAL_SOCKET), &unit.0, lines, LOG_DEADLINE);
+        }
     }
 
     fn describe(&self) -> &'static str {
