@@ -1,8 +1,8 @@
 //! [`Units`] over the system bus: systemd itself, asked by name, waited for by signal.
 //!
-//! In: the address of the bus. Out: D-Bus calls; no child process, no polling.
-//! The connection is made at the first call
-//! and again after it broke. A call blocks the calling thread only, and may be made inside an async runtime.
+//! In: the address of the bus. Out: D-Bus calls; no child process, no polling (but for the answer of an old journald).
+//! The connection is made at the first call and again after it broke. A call blocks the calling thread only, and may be
+//! made inside an async runtime.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
