@@ -18,7 +18,7 @@ use engine::{
 use host::disk::{Disk, DiskError, Kind};
 use host::files::{self, FileError};
 use host::units::{ActiveState, UnitName, Units};
-use render::bundle::Bundle;
+use render::bundle::{Bundle, HOOK_OUTPUT_FOLDER};
 use render::gate::GATE_PATH;
 use serde::{Deserialize, Serialize};
 
@@ -244,7 +244,7 @@ fn forget(disk: &dyn Disk) -> Result<Forgotten, FileError> {
         return Ok(Forgotten::NothingThere);
     }
     files::remove_durable(disk, Path::new(RECORD_PATH))?;
-    for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER] {
+    for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER, HOOK_OUTPUT_FOLDER] {
         remove_tree(disk, Path::new(folder))?;
     }
     files::remove_durable(disk, Path::new(JOURNAL_PATH))?;

@@ -18,6 +18,7 @@ use render::bundle::Bundle;
 
 use crate::before::{self, BeforeError, Wanted};
 use crate::gate::{self, GateState};
+use crate::hook_output::HookOutput;
 use crate::plan::{AFTER_KUBELET, Action, FOLDERS, PlannedFile, UNIT_FOLDER, has_line, unit_text};
 use crate::refusals::Refusal;
 use crate::timekeeping;
@@ -152,8 +153,8 @@ impl NodeExecutor<'_> {
             Action::RunHook { hook, slot, unit, required } => {
                 // A hook may change what it likes.
                 self.files_are_as_planned.store(false, Ordering::Relaxed);
-                let ended =
-                    self.units.restart_and_wait(&UnitName(unit.clone()), context.deadline.remaining(self.clock));
+                let output = HookOutput::prepare(self.disk, unit).map_err(|error| disk_error(&error))?;
+                let ended = output.run(self.units, context.deadline.remaining(self.clock));
                 judge_hook(hook, slot, *required, ended, context)
             }
             Action::VerifyFiles { files } => self.verify(files),

@@ -64,6 +64,15 @@ pub struct Hook {
     pub required: bool,
 }
 
+/// What hooks say may be secret: the folder is for root alone, whatever the modes of the files.
+pub const HOOK_OUTPUT_FOLDER: &str = "/run/nodestrap/hooks";
+pub const HOOK_OUTPUT_FOLDER_MODE: u32 = 0o700;
+
+/// Where systemd puts what the unit of a hook says, if it is of version 240 or later and the unit does not say otherwise.
+pub fn hook_output_path(unit: &str) -> String {
+    format!("{HOOK_OUTPUT_FOLDER}/{unit}.log")
+}
+
 /// Where the container runtime comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
