@@ -39,6 +39,15 @@ pub const MAX_PODS_MAP_PATH: &str = "/etc/eksctl/max_pods.map";
 /// Where a node keeps the settings of its webhook, for runs that end before there is a bundle.
 pub const WEBHOOK_SETTINGS_PATH: &str = "/etc/nodestrap/webhook.json";
 
+/// What hooks say may be secret: the folder is for root alone, whatever the modes of the files.
+pub const HOOK_OUTPUT_FOLDER: &str = "/run/nodestrap/hooks";
+pub const HOOK_OUTPUT_FOLDER_MODE: u32 = 0o700;
+
+/// Where systemd puts what the unit of a hook says, if it is of version 240 or later and the unit does not say otherwise.
+pub fn hook_output_path(unit: &str) -> String {
+    format!("{HOOK_OUTPUT_FOLDER}/{unit}.log")
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bundle {

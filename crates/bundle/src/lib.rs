@@ -24,9 +24,10 @@ mod values;
 mod vocabulary;
 
 pub use bundle::{
-    ARGUMENTS_VARIABLE, Archive, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, Hook, Join, KERNEL_UNIT,
-    MAX_PODS_MAP_PATH, NodeKind, Package, PodNetwork, Readers, Runtime, RuntimeSource, Secrecy, Snap, Start,
-    TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature, WEBHOOK_SETTINGS_PATH, Webhook,
+    ARGUMENTS_VARIABLE, Archive, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, HOOK_OUTPUT_FOLDER,
+    HOOK_OUTPUT_FOLDER_MODE, Hook, Join, KERNEL_UNIT, MAX_PODS_MAP_PATH, NodeKind, Package, PodNetwork, Readers,
+    Runtime, RuntimeSource, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature,
+    WEBHOOK_SETTINGS_PATH, Webhook, hook_output_path,
 };
 pub use content::{Content, Sum};
 pub use diff::{Besides, BundleDiff, Setting, diff_bundles, diff_rendered};

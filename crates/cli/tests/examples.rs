@@ -7,7 +7,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use render::{Payload, read_user_data, render_group};
+use bundle::{Payload, read_user_data};
+use render::render_group;
 use serde_json::{Map, Value};
 use spec::CompleteSpec;
 use support::{nodestrap, repository, text};

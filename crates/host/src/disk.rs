@@ -62,6 +62,8 @@ impl DiskError {
 pub trait Disk: Send + Sync {
     /// The whole file, or `None` if nothing is there; a link at the path is followed. More than `limit` bytes is an error, never a truncation.
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
+    /// The last bytes of a file, no more than `limit`; `None` if nothing is there. A link at the path is not followed.
+    fn read_end(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError>;
     /// What is at a path, and the content if it is a file of no more than `limit` bytes; a link is not followed.
     fn look(&self, path: &Path, limit: u64) -> Result<Option<Look>, DiskError> {
@@ -77,6 +79,9 @@ pub trait Disk: Send + Sync {
     /// Appends to a file, creating it 0600 if absent (journals).
     fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), DiskError>;
     fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError>;
+    /// Gives the space of a file back, but for its last `kept` bytes: what was before them reads as zeros. Nothing that
+    /// others append meanwhile is lost, and every byte stays at its place.
+    fn empty_start(&self, path: &Path, kept: u64) -> Result<(), DiskError>;
     /// Creates the folder; missing parents are made 0755; existing ones are left as they are.
     fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError>;
     fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError>;

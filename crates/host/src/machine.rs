@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use clock::LinuxClock;
 pub use console::write_console;
+pub(crate) use journald::{JOURNAL_SOCKET, say_for_unit};
 pub use journald::{JournalSocket, Priority};
 pub use notify::{Readiness, sd_notify, sd_notify_with};
 pub use os_release::{OsRelease, parse_os_release};

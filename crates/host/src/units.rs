@@ -7,6 +7,7 @@
 mod log;
 mod proxies;
 mod stand_in;
+mod synchronize;
 mod systemd;
 pub mod unit_file;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use log::quote_last_lines;
 pub use stand_in::StandInUnits;
 pub(crate) use stand_in::{disable_on_disk, enable_on_disk, find, is_enabled};
 pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
@@ -118,7 +120,16 @@ pub trait Units: Send + Sync {
     /// `/etc` before a gate vouches for them.
     fn enable(&self, units: &[UnitName]) -> Result<(), UnitError>;
     /// Starts the unit, or restarts it if it runs, and waits for the job to end.
-    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
+    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        self.restart_and_watch(unit, deadline, &mut || {})
+    }
+    /// As `restart_and_wait`; until the job has ended, `look` is called every second or so.
+    fn restart_and_watch(
+        &self,
+        unit: &UnitName,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError>;
     /// Queues a start job and does not wait for it; a unit that runs is left alone.
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError>;
     /// As `restart_and_wait`, but only queues the job: for units that are ordered after the caller's own unit, where
@@ -130,6 +141,8 @@ pub trait Units: Send + Sync {
     fn stop_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
     /// Takes the links of `enable` away; as there, on files, and not durable before a sync. Unknown units are left alone.
     fn disable(&self, units: &[UnitName]) -> Result<(), UnitError>;
+    /// Writes lines into the log of the machine, where people look for what this unit says. Best effort.
+    fn log(&self, unit: &UnitName, lines: &[&str]);
     /// Asks for an orderly restart of the machine and returns once that is under way: whoever calls must end soon.
     fn reboot(&self) -> Result<(), UnitError>;
     /// What stands behind this: shown to people when it is not a real service manager.

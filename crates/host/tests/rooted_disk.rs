@@ -168,6 +168,30 @@ fn set_user_id_bits_survive_a_change_of_owner() {
 }
 
 #[test]
+fn the_start_of_a_growing_file_is_emptied_and_its_end_is_read() {
+    let place = Place::new();
+    let log = path("/log");
+    assert_eq!(place.disk.read_end(log, 10).unwrap(), None);
+    assert!(place.disk.empty_start(log, 10).is_err());
+    place.disk.append(log, &b"words\n".repeat(1_000_000)).unwrap();
+    place.disk.append(log, b"the end\n").unwrap();
+    let before = std::fs::metadata(place.real("/log")).unwrap();
+    place.disk.empty_start(log, 100_000).unwrap();
+    place.disk.append(log, b"or not\n").unwrap();
+    let after = std::fs::metadata(place.real("/log")).unwrap();
+    assert!(after.blocks() * 512 < 200_000 && before.blocks() * 512 > 5_000_000, "{} blocks", after.blocks());
+    assert_eq!(after.len(), before.len() + 7, "what others append finds its place");
+    assert_eq!(place.disk.read_end(log, 15).unwrap().unwrap(), b"the end\nor not\n");
+    assert_eq!(place.disk.read_end(log, u64::MAX).unwrap().unwrap().len() as u64, after.len());
+    place.disk.empty_start(log, u64::MAX).unwrap();
+
+    symlink(place.outside().join("secret"), place.real("/link")).unwrap();
+    assert!(place.disk.read_end(path("/link"), 10).is_err() && place.disk.empty_start(path("/link"), 0).is_err());
+    place.disk.make_folder(path("/folder"), 0o700).unwrap();
+    assert!(place.disk.read_end(path("/folder"), 10).is_err());
+}
+
+#[test]
 fn a_lock_has_one_holder() {
     let place = Place::new();
     let other = RootedDisk::open(&place.folder.path().join("root")).unwrap();

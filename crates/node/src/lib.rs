@@ -9,6 +9,7 @@ mod expected;
 mod facts;
 mod failure;
 mod gate_facts;
+mod hook_output;
 mod kept;
 mod kubeconfig;
 mod network;

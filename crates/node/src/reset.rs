@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use bundle::Bundle;
+use bundle::{Bundle, HOOK_OUTPUT_FOLDER};
 use engine::{
     Clock, Condition, Executor, History, Journal, Plan, PlanError, Report, RetryPolicy, Run, RunOutcome, Step,
     StepContext, StepError, StepId,
@@ -251,7 +251,7 @@ fn forget(disk: &dyn Disk) -> Result<Forgotten, FileError> {
     }
     files::remove_durable(disk, Path::new(RECORD_PATH))?;
     files::remove_durable(disk, Path::new(STARTED_PATH))?;
-    for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER] {
+    for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER, HOOK_OUTPUT_FOLDER] {
         remove_tree(disk, Path::new(folder))?;
     }
     files::remove_durable(disk, Path::new(JOURNAL_PATH))?;

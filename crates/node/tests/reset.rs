@@ -13,7 +13,9 @@ use host::fake::{Crash, Entry, Fault, Moment, Repeat};
 use host::units::{ActiveState, UnitName, Units};
 use node::{Forgotten, ResetOptions, SessionError};
 
-use support::{FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, rich_bundle, surroundings, ubuntu_bundle};
+use support::{
+    FakeNode, GATE, al2_bundle, bundle, clock, expect_converged, hook_unit, rich_bundle, surroundings, ubuntu_bundle,
+};
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 
@@ -77,6 +79,19 @@ fn expect_reset(node: &FakeNode, bundle: &Bundle, case: &str) {
     if let Some(report) = report {
         expect_converged(&report, case);
     }
+}
+
+#[test]
+fn what_hooks_said_goes_with_the_rest() {
+    let bundle = rich_bundle();
+    let node = FakeNode::new(&bundle);
+    let hook = hook_unit("first");
+    node.units.say(&hook, "a secret\n");
+    node.apply(&bundle, 0).expect("runs");
+    let log = format!("/run/nodestrap/hooks/{}.log", hook.0);
+    assert!(node.disk.stat(Path::new(&log)).unwrap().is_some());
+    expect_reset(&node, &bundle, "with hooks");
+    assert!(node.disk.stat(Path::new("/run/nodestrap/hooks")).unwrap().is_none());
 }
 
 #[test]

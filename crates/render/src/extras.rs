@@ -2,20 +2,23 @@
 
 use std::borrow::Cow;
 
-use bundle::{File, Hook, Secrecy, Start, UnitName};
+use bundle::{File, HOOK_OUTPUT_FOLDER, HOOK_OUTPUT_FOLDER_MODE, Hook, Secrecy, Start, UnitName, hook_output_path};
 use spec::{
     CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteProxy, ExtraUnit, HookContainer, HookSlot,
     Runtime, RuntimeSource,
 };
 
 use crate::error::RenderError;
-use crate::part::{Part, name, unit, unit_file};
+use crate::part::{Part, name, public, unit, unit_file};
 use crate::system::proxy_variables;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments};
 use crate::{readers, runtime};
 
 /// containerd keeps what hooks run apart from the pods.
 const NAMESPACE: &str = "nodestrap";
+/// So that a hook can be started by whoever likes in later boots, too: systemd makes the file of its output, but not the
+/// folder, and starts nothing without it.
+const HOOK_FOLDERS_PATH: &str = "/etc/tmpfiles.d/nodestrap-hooks.conf";
 
 pub(crate) fn render_file_assets(group: &CompleteGroup) -> Result<Vec<File>, RenderError> {
     let runtime = name(runtime::unit_name(group.container_runtime.name.value))?;
@@ -83,38 +86,92 @@ pub(crate) fn render_hooks(
             necessity: hook.necessity,
         };
         let content = match (&hook.unit, &hook.container) {
-            (Some(unit), _) if is_whole_unit(&unit.0) => unit.0.clone().into_bytes(),
+            (Some(unit), _) if is_whole_unit(&unit.0) => with_output(&unit.0, &entry.unit).into_bytes(),
             (Some(unit), _) => {
-                UnitFile::new(vec![description(hook), oneshot(entry.timeout_seconds).body(&unit.0)]).render()?
+                let service = match decide_output(&unit.0) {
+                    Output::File => oneshot_with_output(&entry),
+                    Output::Own => oneshot(&entry),
+                };
+                UnitFile::new(vec![description(hook), service.body(&unit.0)]).render()?
             }
-            (None, Some(container)) => container_unit(hook, container, entry.timeout_seconds, inputs)?,
+            (None, Some(container)) => container_unit(hook, container, &entry, inputs)?,
             (None, None) => return Err(RenderError::EmptyHook { hook: hook.name.to_string() }),
         };
         files.push(unit_file(&entry.unit, content)?);
         entries.push(entry);
     }
+    if !files.is_empty() {
+        let line = format!("d {HOOK_OUTPUT_FOLDER} {HOOK_OUTPUT_FOLDER_MODE:04o} root root -\n");
+        files.push(public(HOOK_FOLDERS_PATH, line.into_bytes())?);
+    }
     entries.sort_by(|one, other| one.name.cmp(&other.name));
     Ok((files, entries))
 }
 
+/// Where the output of a hook goes.
+#[derive(Debug, PartialEq)]
+enum Output {
+    /// Where its last words are found, whatever journald does to its files just then.
+    File,
+    /// Where the user's text says, or to the journal.
+    Own,
+}
+
+/// What says itself where its output goes is not interfered with. Nor is what goes on when its job has ended: it would
+/// fill its file for ever.
+fn decide_output(text: &str) -> Output {
+    let is_own = text.lines().filter_map(|line| line.split_once('=')).any(|(key, value)| match key.trim() {
+        "StandardOutput" | "StandardError" => true,
+        "Type" => value.trim() != "oneshot",
+        _ => false,
+    });
+    if is_own { Output::Own } else { Output::File }
+}
+
+/// The lines are put to the user's own: a drop-in would be one more file for each hook.
+fn with_output(text: &str, unit: &str) -> String {
+    // Without a type it is a service that runs on.
+    let has_type = text.lines().any(|line| line.split_once('=').is_some_and(|(key, _)| key.trim() == "Type"));
+    let position = text.split_inclusive('\n').position(is_service);
+    let (Some(position), true, Output::File) = (position, has_type, decide_output(text)) else {
+        return text.to_owned();
+    };
+    let lines: String = output_lines(unit).iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+    let mut parts: Vec<&str> = text.split_inclusive('\n').collect();
+    parts.insert(position + 1, &lines);
+    parts.concat()
+}
+
+fn output_lines(unit: &str) -> [(&'static str, String); 2] {
+    [("StandardOutput", format!("append:{}", hook_output_path(unit))), ("StandardError", "inherit".to_owned())]
+}
+
 /// A unit has a `[Service]` section; the body of one has not.
 fn is_whole_unit(text: &str) -> bool {
-    text.lines().any(|line| line.trim() == "[Service]")
+    text.lines().any(is_service)
+}
+
+fn is_service(line: &str) -> bool {
+    line.trim() == "[Service]"
 }
 
 fn description(hook: &spec::Hook) -> Section<'_> {
     Section::new("Unit").text("Description", format!("Hook {} ({})", hook.name, hook.slot))
 }
 
-fn oneshot<'a>(timeout_seconds: u64) -> Section<'a> {
-    Section::new("Service").text("Type", "oneshot").text("TimeoutStartSec", timeout_seconds.to_string())
+fn oneshot<'a>(hook: &Hook) -> Section<'a> {
+    Section::new("Service").text("Type", "oneshot").text("TimeoutStartSec", hook.timeout_seconds.to_string())
+}
+
+fn oneshot_with_output<'a>(hook: &Hook) -> Section<'a> {
+    output_lines(&hook.unit).into_iter().fold(oneshot(hook), |section, (key, value)| section.text(key, value))
 }
 
 /// Runs by the runtime's own client, because a pod needs a kubelet.
 fn container_unit(
     hook: &spec::Hook,
     container: &HookContainer,
-    timeout_seconds: u64,
+    entry: &Hook,
     inputs: &HookInputs<'_>,
 ) -> Result<Vec<u8>, RenderError> {
     let early = matches!(hook.slot, HookSlot::BeforeFiles | HookSlot::AfterFiles | HookSlot::BeforeRuntime);
@@ -127,7 +184,7 @@ fn container_unit(
         container.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let variables = proxy_variables(inputs.proxy);
     let service =
-        variables.iter().fold(oneshot(timeout_seconds), |section, (name, value)| section.environment(name, value));
+        variables.iter().fold(oneshot_with_output(entry), |section, (name, value)| section.environment(name, value));
     let run = Run { name: hook.name.as_str(), container, environment: &environment, client: client(inputs.runtime) };
     let service = match runtime {
         Runtime::Containerd => run.by_containerd(service, inputs.mirrors_folder),
@@ -252,5 +309,32 @@ mod tests {
     fn a_service_section_makes_a_text_a_whole_unit() {
         assert!(is_whole_unit("[Unit]\n [Service] \nExecStart=/x\n"));
         assert!(!is_whole_unit("ExecStart=/bin/echo [Service]\n"));
+    }
+
+    #[test]
+    fn a_hook_says_what_it_says_into_a_file_unless_it_decides_that_itself_or_goes_on_running() {
+        let cases = [
+            ("ExecStart=/x", Output::File),
+            ("Type=oneshot\nRemainAfterExit=yes\nExecStart=/x --flag=StandardOutput", Output::File),
+            ("# StandardOutput=null\nExecStart=/x", Output::File),
+            (" StandardOutput = null\nExecStart=/x", Output::Own),
+            ("ExecStart=/x\nStandardError=journal+console", Output::Own),
+            ("Type=forking\nExecStart=/x", Output::Own),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(decide_output(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_whole_unit_gets_the_lines_for_its_output_and_stays_as_it_is_otherwise() {
+        let lines = "StandardOutput=append:/run/nodestrap/hooks/a.service.log\nStandardError=inherit\n";
+        let changed = with_output("[Unit]\nA=b\n[Service]\nType=oneshot\nExecStart=/x", "a.service");
+        assert_eq!(changed, format!("[Unit]\nA=b\n[Service]\n{lines}Type=oneshot\nExecStart=/x"));
+        let named = with_output("[Unit]\nDescription=my [Service]\n[Service]\nType=oneshot\n", "a.service");
+        assert_eq!(named, format!("[Unit]\nDescription=my [Service]\n[Service]\n{lines}Type=oneshot\n"));
+        for text in ["[Service]\nExecStart=/x", "[Service]\nType=oneshot\nStandardOutput=null\nExecStart=/x"] {
+            assert_eq!(with_output(text, "a.service"), text);
+        }
     }
 }

@@ -358,9 +358,16 @@ fn hooks_become_units_that_only_the_bootstrap_starts() {
     );
     let unit = |name: &str| text(&bundle, &format!("/etc/systemd/system/nodestrap-hook-{name}.service"));
     assert_eq!(unit("whole"), "[Service]\nExecStart=/bin/true\n");
-    assert!(unit("body").ends_with("[Service]\nType=oneshot\nTimeoutStartSec=90\nExecStart=/bin/true\n"));
+    let output = "StandardOutput=append:/run/nodestrap/hooks/nodestrap-hook-body.service.log\nStandardError=inherit\n";
+    let body = format!("[Service]\nType=oneshot\nTimeoutStartSec=90\n{output}ExecStart=/bin/true\n");
+    assert!(unit("body").ends_with(&body), "{}", unit("body"));
+    assert!(unit("box").contains("nodestrap-hook-box.service.log\nStandardError=inherit\n"));
     assert!(unit("box").contains("ExecStart=/usr/bin/ctr -n nodestrap run --rm --net-host a/b:1 box x \"y z\"\n"));
     assert!(!bundle.units.iter().any(|unit| unit.name.contains("hook")));
+    // In later boots nobody else would make it, and systemd starts nothing whose output it cannot open.
+    let folders = text(&bundle, "/etc/tmpfiles.d/nodestrap-hooks.conf");
+    assert_eq!(folders, "d /run/nodestrap/hooks 0700 root root -\n");
+    assert!(!render("", "").files.iter().any(|file| file.path.contains("tmpfiles")));
 }
 
 #[test]

@@ -5,12 +5,12 @@
 //! where there is nothing to leave, and refused otherwise.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
 use super::path::{relative, split};
@@ -147,7 +147,6 @@ fn write_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 /// One byte more than the limit is asked for, so that a file that grows while it is read cannot slip through.
 /// `size` is what the file said of itself; it may lie or change, so it only sizes the buffer.
 fn read_limited(fd: OwnedFd, size: u64, limit: u64) -> io::Result<Vec<u8>> {
-    use std::io::Read;
     // One byte more, so that the end is seen without growing.
     let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
     std::fs::File::from(fd).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -155,6 +154,14 @@ fn read_limited(fd: OwnedFd, size: u64, limit: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {limit} bytes")));
     }
     Ok(bytes)
+}
+
+fn file_size(fd: &OwnedFd) -> io::Result<u64> {
+    let stat = rustix::fs::fstat(fd)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -223,6 +230,19 @@ impl Disk for RootedDisk {
         absent_as_none(read().map_err(|source| DiskError::new("read", path, source)))
     }
 
+    fn read_end(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        let read = self.at("read the end of", path, |folder, name| {
+            let fd = self.open_at(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            let size = file_size(&fd)?;
+            let start = size.saturating_sub(limit);
+            rustix::fs::seek(&fd, SeekFrom::Start(start))?;
+            let mut bytes = Vec::with_capacity(usize::try_from(size - start).unwrap_or(0));
+            std::fs::File::from(fd).take(size - start).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        absent_as_none(read)
+    }
+
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         absent_as_none(self.at("look at", path, stat_at))
     }
@@ -278,6 +298,16 @@ impl Disk for RootedDisk {
         self.at("truncate", path, |folder, name| {
             let fd = self.open_at(folder, name, OFlags::WRONLY)?;
             Ok(retry(|| rustix::fs::ftruncate(&fd, length))?)
+        })
+    }
+
+    fn empty_start(&self, path: &Path, kept: u64) -> Result<(), DiskError> {
+        self.at("empty the start of", path, |folder, name| {
+            let fd = self.open_at(folder, name, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            let emptied = file_size(&fd)?.saturating_sub(kept);
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // No space at all is no valid question.
+            if emptied == 0 { Ok(()) } else { Ok(retry(|| rustix::fs::fallocate(&fd, flags, 0, emptied))?) }
         })
     }
 

@@ -217,6 +217,15 @@ impl Disk for FakeDisk {
         })
     }
 
+    fn read_end(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        self.look("read the end of", path, |tree| {
+            let Some(ino) = or_none(tree.find(path, false))? else { return Ok(None) };
+            let Node::File(file) = &tree.inode(ino).node else { return Err(io::ErrorKind::InvalidInput.into()) };
+            let start = file.now.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+            Ok(Some(file.now[start..].to_vec()))
+        })
+    }
+
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         self.look("look at", path, |tree| {
             let found = or_none(tree.find(path, false))?;
@@ -244,6 +253,11 @@ impl Disk for FakeDisk {
     fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError> {
         let what = format!("truncate {} {length}", text(path));
         self.change("truncate", path, what, |tree, _| tree.truncate(path, length))
+    }
+
+    fn empty_start(&self, path: &Path, kept: u64) -> Result<(), DiskError> {
+        let what = format!("empty-start {} {kept}", text(path));
+        self.change("empty the start of", path, what, |tree, _| tree.empty_start(path, kept))
     }
 
     fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {

@@ -73,12 +73,23 @@ impl FileState {
     }
 
     fn resize(&mut self, length: usize) {
+        self.keep_past();
+        Arc::make_mut(&mut self.now).resize(length, 0);
+    }
+
+    fn empty_start(&mut self, kept: usize) {
+        self.keep_past();
+        let emptied = self.now.len().saturating_sub(kept);
+        Arc::make_mut(&mut self.now)[..emptied].fill(0);
+    }
+
+    /// Before a change that leaves the start of the file as it was no longer.
+    fn keep_past(&mut self) {
         for index in 0..self.past.len() {
             let whole = self.resolve(&self.past[index]).to_vec();
             self.past[index] = Past::Other(Arc::new(whole));
         }
         self.past.push(Past::Other(Arc::clone(&self.now)));
-        Arc::make_mut(&mut self.now).resize(length, 0);
     }
 }
 
@@ -215,6 +226,11 @@ impl Tree {
         let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
         let length = usize::try_from(length).map_err(io::Error::other)?;
         self.change_file(ino, |file| file.resize(length))
+    }
+
+    pub(super) fn empty_start(&mut self, path: &Path, kept: u64) -> io::Result<()> {
+        let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
+        self.change_file(ino, |file| file.empty_start(usize::try_from(kept).unwrap_or(usize::MAX)))
     }
 
     pub(super) fn symlink(&mut self, target: &str, path: &Path) -> io::Result<()> {

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::crash::{Crash, Verdict, crashed};
 use super::disk::{Entry, FakeDisk};
-
+use crate::disk::{Disk as _, DiskError};
 use crate::units::unit_file::Found;
 use crate::units::{
     ActiveState, JobResult, UnitError, UnitName, UnitState, Units, disable_on_disk, enable_on_disk, find, is_enabled,
 };
 
 const ADDRESS: &str = "fake bus";
+/// `EXIT_STDOUT` of systemd.
+const CANNOT_OPEN_OUTPUT: u8 = 209;
 
 /// A clone is another handle of the same service manager. Its changes count on the crash point of the disk.
 #[derive(Clone)]
@@ -38,6 +40,20 @@ struct State {
     remembers_files: bool,
     /// How often jobs of a unit ended well, over all boots: what a unit did to the world stays done.
     runs: BTreeMap<UnitName, u64>,
+    /// What a unit says each time it is started.
+    words: BTreeMap<UnitName, Vec<u8>>,
+    /// What others said in its name.
+    logged: BTreeMap<UnitName, Vec<String>>,
+    output: Output,
+}
+
+/// Where the output of a unit goes that asks for a file.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Output {
+    #[default]
+    Files,
+    /// systemd before 240 does not know how to append, and lets it be.
+    Journal,
 }
 
 #[derive(Clone)]
@@ -73,6 +89,21 @@ impl FakeUnits {
     /// From now on jobs of this unit pass every deadline.
     pub fn never_end_jobs(&self, unit: &UnitName) {
         self.with(|state| state.orders.insert(unit.clone(), None));
+    }
+
+    /// From now on the unit says this each time it is started.
+    pub fn say(&self, unit: &UnitName, words: impl Into<Vec<u8>>) {
+        self.with(|state| state.words.insert(unit.clone(), words.into()));
+    }
+
+    /// From now on this is a systemd that cannot append the output of a unit to a file.
+    pub fn forget_how_to_append(&self) {
+        self.with(|state| state.output = Output::Journal);
+    }
+
+    /// What was written into the log of the machine in the name of a unit.
+    pub fn logged(&self, unit: &UnitName) -> Vec<String> {
+        self.with(|state| state.logged.get(unit).cloned().unwrap_or_default())
     }
 
     /// From now on nobody answers on the bus, or somebody does again.
@@ -197,6 +228,18 @@ fn start(state: &mut State, unit: &UnitName, found: &Found) -> Result<Option<Job
     Ok(order)
 }
 
+/// As systemd does it before a command is run: the file is made if need be, its folder is not.
+fn speak(disk: &FakeDisk, state: &State, unit: &UnitName, found: &Found) -> Result<(), DiskError> {
+    let Found::File { content, .. } = found else { return Ok(()) };
+    let last = content.lines().filter_map(|line| line.trim().strip_prefix("StandardOutput=")).next_back();
+    match last.and_then(|output| output.strip_prefix("append:")) {
+        Some(path) if state.output == Output::Files => {
+            disk.append(Path::new(path), state.words.get(unit).map(Vec::as_slice).unwrap_or_default())
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Units for FakeUnits {
     fn state(&self, unit: &UnitName) -> Result<UnitState, UnitError> {
         self.require_bus()?;
@@ -238,17 +281,31 @@ impl Units for FakeUnits {
         })
     }
 
-    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+    fn restart_and_watch(
+        &self,
+        unit: &UnitName,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
         let (operation, name) = ("restart", unit.0.clone());
         self.note_files(unit);
-        self.change(operation, &unit.0, |disk, state| match start(state, unit, &find(disk, operation, unit)?)? {
-            Some(JobResult::Done) => Ok(()),
-            None => Err(UnitError::Deadline { operation, what: name, waited: deadline }),
-            Some(result) => {
-                let detail = " (unit result \"exit-code\", main process status 1)".to_owned();
-                Err(UnitError::Job { operation, unit: name, result, detail })
+        let failed = |status: u8, result| {
+            let detail = format!(" (unit result \"exit-code\", main process status {status})");
+            Err(UnitError::Job { operation, unit: name.clone(), result, detail })
+        };
+        let ended = self.change(operation, &unit.0, |disk, state| {
+            let found = find(disk, operation, unit)?;
+            if speak(disk, state, unit, &found).is_err() {
+                return failed(CANNOT_OPEN_OUTPUT, JobResult::Failed);
             }
-        })
+            match start(state, unit, &found)? {
+                Some(JobResult::Done) => Ok(()),
+                None => Err(UnitError::Deadline { operation, what: name.clone(), waited: deadline }),
+                Some(result) => failed(1, result),
+            }
+        });
+        look();
+        ended
     }
 
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
@@ -298,6 +355,11 @@ impl Units for FakeUnits {
             state.units.values_mut().for_each(|loaded| loaded.content = None);
             Ok(())
         })
+    }
+
+    fn log(&self, unit: &UnitName, lines: &[&str]) {
+        let lines = lines.iter().map(|line| (*line).to_owned());
+        self.with(|state| state.logged.entry(unit.clone()).or_default().extend(lines));
     }
 
     fn reboot(&self) -> Result<(), UnitError> {

@@ -6,8 +6,9 @@
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-const SOCKET: &str = "/run/systemd/journal/socket";
+pub(crate) const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// As in `syslog(3)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl JournalSocket {
         let (device, inode) = stream.split_once(':')?;
         let found = rustix::fs::fstat(io::stderr()).ok()?;
         let is_ours = device.parse() == Ok(found.st_dev) && inode.parse() == Ok(found.st_ino);
-        is_ours.then(|| Self::at(Path::new(SOCKET)).ok()).flatten()
+        is_ours.then(|| Self::at(Path::new(JOURNAL_SOCKET)).ok()).flatten()
     }
 
     pub fn at(path: &Path) -> io::Result<Self> {
@@ -46,6 +47,26 @@ impl JournalSocket {
     pub fn send(&self, fields: &[(&str, &str)]) -> io::Result<()> {
         self.sender.send_to(&encode(fields), &self.path).map(drop)
     }
+}
+
+/// Lines that a unit said elsewhere. `journalctl -u` shows what root says about the unit that it names as the object.
+/// None is lost because journald is slow for a moment, but a journal that does not read is given up at the deadline.
+pub(crate) fn say_for_unit(socket: &Path, unit: &str, lines: &[&str], deadline: Duration) -> io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    let identifier = unit.rsplit_once('.').map_or(unit, |(name, _)| name);
+    let (priority, start) = ((Priority::Info as u8).to_string(), Instant::now());
+    for line in lines {
+        // A timeout of zero would be refused; it means that the time is over.
+        sender.set_write_timeout(Some(deadline.saturating_sub(start.elapsed())))?;
+        let fields = [
+            ("MESSAGE", *line),
+            ("PRIORITY", &priority),
+            ("SYSLOG_IDENTIFIER", identifier),
+            ("OBJECT_SYSTEMD_UNIT", unit),
+        ];
+        sender.send_to(&encode(&fields), socket)?;
+    }
+    Ok(())
 }
 
 /// `NAME=value` and a line feed; a value with line feeds inside goes as `NAME`, a line feed, its length in 64 bits, lowest
@@ -97,6 +118,25 @@ mod tests {
         let mut buffer = [0; 64];
         let length = listener.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"MESSAGE=hello\n");
+    }
+
+    #[test]
+    fn lines_of_a_unit_are_said_about_it_and_a_journal_that_does_not_read_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let say =
+            |lines: &[&str], deadline| say_for_unit(&path, "hook.service", lines, Duration::from_millis(deadline));
+        assert!(say(&["lost"], 60_000).is_err());
+        let listener = UnixDatagram::bind(&path).unwrap();
+        say(&["one", "two"], 60_000).unwrap();
+        for word in ["one", "two"] {
+            let mut buffer = [0; 256];
+            let length = listener.recv(&mut buffer).unwrap();
+            let rest = "PRIORITY=6\nSYSLOG_IDENTIFIER=hook\nOBJECT_SYSTEMD_UNIT=hook.service\n";
+            assert_eq!(String::from_utf8_lossy(&buffer[..length]), format!("MESSAGE={word}\n{rest}"));
+        }
+        // More than the socket holds.
+        assert!(say(&["x"; 100_000], 50).is_err());
     }
 
     #[test]

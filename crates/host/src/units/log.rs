@@ -3,20 +3,30 @@
 //! In: one invocation of a unit. Out: its last lines, oldest first, fit to be shown. Best effort: a file that is damaged,
 //! foreign or just being written gives fewer lines, never an error. Read directly, because the node runs no commands;
 //! reference: `JOURNAL_FILE_FORMAT` of systemd. Compressed fields, which only very long lines are, are not unpacked.
+//!
+//! journald moves what it has written: a rotation renames a file and begins another, a flush copies those of `/run` to
+//! `/var` and removes them. So lines are gathered from all files of this boot, those of the past too, and a file that
+//! was renamed while we looked is found under its new name.
 #![allow(clippy::disallowed_methods, reason = "this is where the journal of the machine is read")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Where journald keeps the logs of this boot only, and of all boots.
+use data_encoding::HEXLOWER;
+
+/// Where journald keeps the logs of this boot only, and of all boots. In this order: a flush fills the second before it
+/// empties the first.
 pub(super) const JOURNAL_FOLDERS: [&str; 2] = ["/run/log/journal", "/var/log/journal"];
 /// Enough to say why something failed; the rest is for `journalctl`.
-pub(super) const LINES_SHOWN: usize = 5;
+const LINES_SHOWN: usize = 5;
 const CHARACTERS_SHOWN: usize = 200;
 
 const SIGNATURE: &[u8] = b"LPKSHHRH";
+/// As long as the header was in the first release.
+const FILE_HEADER: usize = 208;
 /// An incompatible flag of the header: offsets are 32 bits wide.
 const COMPACT: u32 = 1 << 4;
 const DATA: u8 = 1;
@@ -32,17 +42,114 @@ const OBJECTS_LIMIT: usize = 4_000_000;
 const ARRAYS_LIMIT: usize = 64;
 /// No entry has this many fields; a larger object is garbage.
 const OBJECT_LIMIT: u64 = 1024 * 1024;
+/// One listing finds the files and one more that there are no others; journald does not rotate faster than we list.
+const LISTINGS_LIMIT: usize = 16;
 
-/// The last lines of one invocation (32 hexadecimal digits).
-pub(super) fn last_lines(folders: &[impl AsRef<Path>], invocation: &str) -> Vec<String> {
-    let files = folders.iter().flat_map(|folder| list(folder.as_ref())).flat_map(|machine| list(&machine));
-    // Files of the past have an `@` in their names.
-    let live = files.filter(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.ends_with(".journal") && !name.contains('@')
-    });
-    let found = live.filter_map(|path| Journal::open(&path)?.lines_of(invocation));
-    found.max_by_key(Vec::len).unwrap_or_default()
+/// One run of a unit.
+pub(super) struct Run {
+    /// 32 hexadecimal digits.
+    pub(super) invocation: String,
+    /// The boot that it is of. A file that ended in another one has nothing to say; without it, every file is read.
+    pub(super) boot: Option<[u8; 16]>,
+    /// When it began, in microseconds of the monotonic clock: a file that ended before is not read. A machine may have
+    /// gigabytes of them.
+    pub(super) since: u64,
+}
+
+/// A line, and where it belongs.
+struct Line {
+    monotonic: u64,
+    /// Within one file, and over a rotation, in the order in which lines came; a flush counts anew.
+    sequence: u64,
+    identity: Identity,
+    text: String,
+}
+
+/// The same in each file that has a copy of the entry: its times, a hash of its fields, and for those that are alike in
+/// all that (a line said twice in a microsecond) how many of them came before in the same file.
+type Identity = (u64, u64, u64, usize);
+
+/// Of all files together.
+pub(super) fn last_lines(folders: &[impl AsRef<Path>], run: &Run) -> Vec<String> {
+    merge(open_all(folders, run), run)
+}
+
+fn merge(journals: Vec<Journal>, run: &Run) -> Vec<String> {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut known = BTreeSet::new();
+    for journal in journals {
+        let found = journal.lines_of(&run.invocation).unwrap_or_default();
+        lines.extend(found.into_iter().filter(|line| known.insert(line.identity)));
+    }
+    // All are of one boot. The other clock may be set while a machine boots.
+    lines.sort_by_key(|line| (line.monotonic, line.sequence));
+    let passed_over = lines.len().saturating_sub(LINES_SHOWN);
+    lines.into_iter().skip(passed_over).map(|line| line.text).collect()
+}
+
+/// Of the boot that is under way.
+pub(super) fn boot_id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    HEXLOWER.decode(text.trim().replace('-', "").as_bytes()).ok()?.try_into().ok()
+}
+
+/// The last of these lines as the end of an error message; nothing if there are none.
+pub fn quote_last_lines<'a>(words: &str, lines: impl DoubleEndedIterator<Item = &'a str>) -> String {
+    let mut quoted: Vec<String> = lines.rev().take(LINES_SHOWN).map(|line| format!("{:?}", shown(line))).collect();
+    quoted.reverse();
+    if quoted.is_empty() { String::new() } else { format!("; {words}: {}", quoted.join(", ")) }
+}
+
+/// What is open stays whole, whatever happens to its name. So files are listed until a listing has nothing new: what was
+/// renamed or removed between listing and opening has then been found where it is now.
+fn open_all(folders: &[impl AsRef<Path>], run: &Run) -> Vec<Journal> {
+    let mut opened = Opened::default();
+    for _ in 0..LISTINGS_LIMIT {
+        if opened.add(&list_journals(folders), run) == News::None {
+            break;
+        }
+    }
+    opened.journals
+}
+
+#[derive(Default)]
+struct Opened {
+    seen: BTreeSet<(u64, u64)>,
+    journals: Vec<Journal>,
+}
+
+#[derive(PartialEq, Debug)]
+enum News {
+    Some,
+    None,
+}
+
+impl Opened {
+    fn add(&mut self, paths: &[PathBuf], run: &Run) -> News {
+        let mut news = News::None;
+        for path in paths {
+            match File::open(path).and_then(|file| Ok((file.metadata()?, file))) {
+                Ok((found, file)) if self.seen.insert((found.dev(), found.ino())) => {
+                    news = News::Some;
+                    self.journals.extend(Journal::read(file).filter(|journal| journal.may_know(run)));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => news = News::Some,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        news
+    }
+}
+
+fn list_journals(folders: &[impl AsRef<Path>]) -> Vec<PathBuf> {
+    let machines = folders.iter().flat_map(|folder| list(folder.as_ref()));
+    machines.flat_map(|machine| list(&machine)).filter(|path| is_journal(path)).collect()
+}
+
+/// Files of the past have an `@` in their names, and a `~` at the end if journald could not close them.
+fn is_journal(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.ends_with(".journal") || name.ends_with(".journal~")
 }
 
 fn list(folder: &Path) -> Vec<PathBuf> {
@@ -57,6 +164,10 @@ struct Journal {
     is_compact: bool,
     first_object: u64,
     last_object: u64,
+    /// Of the last entry, or of whoever wrote last.
+    boot: [u8; 16],
+    /// Of the last entry.
+    monotonic: u64,
 }
 
 struct Object {
@@ -67,19 +178,35 @@ struct Object {
 }
 
 impl Journal {
-    fn open(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let mut header = [0; 144];
+    fn read(file: File) -> Option<Self> {
+        let mut header = [0; FILE_HEADER];
         file.read_exact_at(&mut header, 0).ok()?;
-        let (is_ours, flags) = (header.starts_with(SIGNATURE), u32::from_le_bytes(header[12..16].try_into().ok()?));
-        let (first_object, last_object) = (number(&header[88..96])?, number(&header[136..144])?);
-        is_ours.then_some(Self { file, is_compact: flags & COMPACT != 0, first_object, last_object })
+        let flags = u32::from_le_bytes(header[12..16].try_into().ok()?);
+        header.starts_with(SIGNATURE).then_some(Self {
+            file,
+            is_compact: flags & COMPACT != 0,
+            first_object: number(&header[88..96])?,
+            last_object: number(&header[136..144])?,
+            boot: header[56..72].try_into().ok()?,
+            monotonic: number(&header[200..208])?,
+        })
     }
 
-    fn lines_of(&self, invocation: &str) -> Option<Vec<String>> {
+    fn may_know(&self, run: &Run) -> bool {
+        run.boot.is_none_or(|boot| boot == self.boot && self.monotonic >= run.since)
+    }
+
+    fn lines_of(&self, invocation: &str) -> Option<Vec<Line>> {
         let field = self.find_data(format!("_SYSTEMD_INVOCATION_ID={invocation}").as_bytes())?;
-        let entries = self.entries_of(&field)?;
-        Some(entries.into_iter().filter_map(|entry| self.message(entry)).collect())
+        let mut alike = BTreeMap::new();
+        let mut lines = Vec::new();
+        for mut line in self.entries_of(&field)?.into_iter().filter_map(|entry| self.line(entry)) {
+            let before: &mut usize = alike.entry(line.identity).or_default();
+            line.identity.3 = *before;
+            *before += 1;
+            lines.push(line);
+        }
+        Some(lines)
     }
 
     /// Objects lie one behind the other, at multiples of eight.
@@ -102,7 +229,7 @@ impl Journal {
     /// Where the last entries lie that have this field. The first one stands in the field itself, the others in a chain
     /// of arrays.
     fn entries_of(&self, field: &Object) -> Option<VecDeque<u64>> {
-        let head = self.read(field.at + 40, 24)?;
+        let head = self.read_at(field.at + 40, 24)?;
         let (first, mut array) = (number(&head[..8])?, number(&head[8..16])?);
         let mut left = number(&head[16..24])?.saturating_sub(1);
         let mut entries = VecDeque::from([first]);
@@ -112,7 +239,7 @@ impl Journal {
             }
             let object =
                 self.object(array).filter(|object| object.kind == ENTRY_ARRAY && object.size <= OBJECT_LIMIT)?;
-            let bytes = self.read(array + ARRAY_HEADER, object.size.checked_sub(ARRAY_HEADER)?)?;
+            let bytes = self.read_at(array + ARRAY_HEADER, object.size.checked_sub(ARRAY_HEADER)?)?;
             let width = if self.is_compact { 4 } else { 8 };
             for entry in bytes.chunks_exact(width).filter_map(number).take(left.try_into().ok()?) {
                 entries.push_back(entry);
@@ -121,44 +248,48 @@ impl Journal {
                     entries.pop_front();
                 }
             }
-            array = number(&self.read(array + OBJECT_HEADER, 8)?)?;
+            array = number(&self.read_at(array + OBJECT_HEADER, 8)?)?;
         }
         Some(entries)
     }
 
     /// `None` for what is no entry; a line that cannot be read is told of.
-    fn message(&self, entry: u64) -> Option<String> {
+    fn line(&self, entry: u64) -> Option<Line> {
         let object = self.object(entry).filter(|object| object.kind == ENTRY && object.size <= OBJECT_LIMIT)?;
-        let bytes = self.read(entry + ENTRY_HEADER, object.size.checked_sub(ENTRY_HEADER)?)?;
+        let bytes = self.read_at(entry, object.size)?;
+        let (header, items) = bytes.split_at_checked(usize::try_from(ENTRY_HEADER).ok()?)?;
+        let (sequence, realtime) = (number(&header[16..24])?, number(&header[24..32])?);
+        let (monotonic, hash) = (number(&header[32..40])?, number(&header[56..64])?);
+        let text = self.message(items).unwrap_or_else(|| "(a line too long to be shown here)".to_owned());
+        Some(Line { monotonic, sequence, identity: (monotonic, realtime, hash, 0), text })
+    }
+
+    fn message(&self, items: &[u8]) -> Option<String> {
         let width = if self.is_compact { 4 } else { 16 };
-        for field in bytes.chunks_exact(width).filter_map(|item| number(&item[..width.min(8)])) {
-            let Some(data) = self.object(field).filter(|object| object.kind == DATA && object.flags == 0) else {
-                continue;
-            };
-            let payload = self.payload(&data)?;
-            if let Some(line) = payload.strip_prefix(b"MESSAGE=") {
-                return Some(shown(&String::from_utf8_lossy(line)));
-            }
-        }
-        Some("(a line too long to be shown here)".to_owned())
+        let fields = items.chunks_exact(width).filter_map(|item| number(&item[..width.min(8)]));
+        let readable = fields.filter_map(|at| self.object(at).filter(|data| data.kind == DATA && data.flags == 0));
+        readable.filter_map(|data| self.payload(&data)).find_map(|payload| {
+            let line = payload.strip_prefix(b"MESSAGE=")?;
+            Some(String::from_utf8_lossy(line).into_owned())
+        })
     }
 
     fn object(&self, at: u64) -> Option<Object> {
-        let header = self.read(at, OBJECT_HEADER)?;
+        let header = self.read_at(at, OBJECT_HEADER)?;
         let object = Object { at, kind: header[0], flags: header[1], size: number(&header[8..16])? };
         (object.size >= OBJECT_HEADER).then_some(object)
     }
 
     fn payload(&self, data: &Object) -> Option<Vec<u8>> {
         let length = data.size.checked_sub(self.data_header())?;
-        self.read(data.at.checked_add(self.data_header())?, length.min(64 * 1024))
+        self.read_at(data.at.checked_add(self.data_header())?, length.min(64 * 1024))
     }
 
     fn data_header(&self) -> u64 {
         if self.is_compact { 72 } else { 64 }
     }
 
-    fn read(&self, at: u64, length: u64) -> Option<Vec<u8>> {
+    fn read_at(&self, at: u64, length: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(length.min(OBJECT_LIMIT)).ok()?];
         self.file.read_exact_at(&mut bytes, at).ok()?;
         Some(bytes)
@@ -186,6 +317,7 @@ mod tests {
     use super::*;
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
+    const BOOT: [u8; 16] = [3; 16];
 
     /// Writes journal files as journald does, as far as the reader looks.
     struct Writer {
@@ -218,8 +350,10 @@ mod tests {
             self.object(DATA, flags, &[&header, payload].concat())
         }
 
-        fn entry(&mut self, fields: &[u64]) -> u64 {
-            let mut body = vec![0; 48];
+        fn entry(&mut self, sequence: u64, microsecond: u64, hash: u64, fields: &[u64]) -> u64 {
+            let realtime = microsecond + 1_000_000;
+            let numbers = [sequence, realtime, microsecond, 0, 0, hash];
+            let mut body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
             for field in fields {
                 match self.is_compact {
                     true => body.extend((*field as u32).to_le_bytes()),
@@ -244,17 +378,24 @@ mod tests {
             self.bytes[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
         }
 
-        /// These lines of our unit, among those of another one.
+        /// These lines of our unit, said one microsecond after the other, among those of another one.
         fn with_lines(is_compact: bool, lines: &[(u8, &str)]) -> Vec<u8> {
+            let timed: Vec<_> = (1..).zip(lines).map(|(time, (flags, line))| (time, *flags, *line)).collect();
+            Self::with_times(is_compact, 1, &timed)
+        }
+
+        /// Numbered from `sequence` on.
+        fn with_times(is_compact: bool, sequence: u64, lines: &[(u64, u8, &str)]) -> Vec<u8> {
             let mut writer = Self::new(is_compact);
             let other = writer.data(0, format!("_SYSTEMD_INVOCATION_ID={}", ID.replace('0', "f")).as_bytes());
             let ours = writer.data(0, format!("_SYSTEMD_INVOCATION_ID={ID}").as_bytes());
             let mut entries = Vec::new();
-            for (flags, line) in lines {
+            for (sequence, (time, flags, line)) in (sequence..).step_by(2).zip(lines) {
                 let noise = writer.data(0, b"MESSAGE=noise");
-                writer.entry(&[noise, other]);
+                writer.entry(sequence, *time, 1, &[noise, other]);
                 let message = writer.data(*flags, format!("MESSAGE={line}").as_bytes());
-                entries.push(writer.entry(&[ours, message]));
+                let hash = line.bytes().map(u64::from).sum();
+                entries.push(writer.entry(sequence + 1, *time, hash, &[ours, message]));
             }
             // As journald does: the first array is small, and unused places are zero.
             let (first, rest) = entries.split_first().unwrap();
@@ -267,17 +408,43 @@ mod tests {
             writer.put(ours + 56, entries.len() as u64);
             let last = writer.last;
             writer.put(136, last);
+            writer.bytes[56..72].copy_from_slice(&BOOT);
+            writer.put(200, lines.last().unwrap().0);
             writer.bytes
         }
     }
 
+    /// What journald keeps in `/run` and in `/var`.
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        fn new(files: &[(&str, &[u8])]) -> Self {
+            let machine = Self(tempfile::tempdir().unwrap());
+            machine.folders().iter().for_each(|folder| std::fs::create_dir_all(folder.join("machine")).unwrap());
+            files.iter().for_each(|(name, bytes)| std::fs::write(machine.path(name), bytes).unwrap());
+            machine
+        }
+
+        fn folders(&self) -> [PathBuf; 2] {
+            ["run", "var"].map(|name| self.0.path().join(name))
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            let (folder, name) = name.split_once('/').unwrap();
+            self.0.path().join(folder).join("machine").join(name)
+        }
+
+        fn lines(&self) -> Vec<String> {
+            last_lines(&self.folders(), &run())
+        }
+    }
+
+    fn run() -> Run {
+        Run { invocation: ID.to_owned(), boot: Some(BOOT), since: 1 }
+    }
+
     fn read(bytes: &[u8]) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
-        let machine = folder.path().join("machine");
-        std::fs::create_dir(&machine).unwrap();
-        std::fs::write(machine.join("system.journal"), bytes).unwrap();
-        std::fs::write(machine.join("system@old.journal"), b"not looked at").unwrap();
-        last_lines(&[folder.path()], ID)
+        Machine::new(&[("var/system.journal", bytes), ("var/other.txt", b"not looked at")]).lines()
     }
 
     #[test]
@@ -285,13 +452,74 @@ mod tests {
         for is_compact in [false, true] {
             let lines =
                 [(0, "one"), (0, "two"), (0, "three"), (0, "four\u{1b}[31m"), (4, "packed"), (0, "six"), (0, "7")];
-            let expected = ["three", "four [31m", "(a line too long to be shown here)", "six", "7"];
+            let expected = ["three", "four\u{1b}[31m", "(a line too long to be shown here)", "six", "7"];
             assert_eq!(read(&Writer::with_lines(is_compact, &lines)), expected, "{is_compact}");
             assert_eq!(read(&Writer::with_lines(is_compact, &[(0, "alone")])), ["alone"]);
-            let long = "x".repeat(300);
-            let shown = read(&Writer::with_lines(is_compact, &[(0, &long)]));
-            assert_eq!(shown, [format!("{}…", "x".repeat(CHARACTERS_SHOWN))]);
         }
+    }
+
+    #[test]
+    fn lines_are_quoted_without_what_steers_a_terminal_and_cut_where_they_are_long() {
+        let lines = ["1", "2", "three", "four\u{1b}[31m", "five \t", "six", &"x".repeat(300)];
+        let long = "x".repeat(CHARACTERS_SHOWN);
+        let expected = format!("; its words: \"three\", \"four [31m\", \"five\", \"six\", \"{long}…\"");
+        assert_eq!(quote_last_lines("its words", lines.into_iter()), expected);
+        assert_eq!(quote_last_lines("its words", [].into_iter()), "");
+    }
+
+    #[test]
+    fn what_was_said_before_a_rotation_is_found_and_comes_first() {
+        let before = Writer::with_times(true, 1, &[(1, 0, "one"), (2, 0, "two"), (3, 0, "three"), (3, 0, "four")]);
+        let after = Writer::with_times(false, 9, &[(3, 0, "five"), (4, 0, "six")]);
+        let rotated = Machine::new(&[("var/system@1-2.journal", &before), ("var/system.journal", &after)]);
+        assert_eq!(rotated.lines(), ["two", "three", "four", "five", "six"]);
+        // journald died, and its successor put the file aside.
+        let aside = Machine::new(&[("var/system@1-2.journal~", &before), ("run/system.journal", &after)]);
+        assert_eq!(aside.lines(), ["two", "three", "four", "five", "six"]);
+        let all = Machine::new(&[("run/system@1-2.journal", &before)]);
+        assert_eq!(all.lines(), ["one", "two", "three", "four"]);
+    }
+
+    #[test]
+    fn a_rotation_or_a_flush_between_listing_and_opening_hides_nothing() {
+        let words = Writer::with_lines(true, &[(0, "last"), (0, "words")]);
+        let other = Writer::new(true).bytes;
+        for moved_to in ["run/system@1-2.journal", "var/system.journal"] {
+            let machine = Machine::new(&[("run/system.journal", &words)]);
+            let listed = list_journals(&machine.folders());
+            std::fs::rename(machine.path("run/system.journal"), machine.path(moved_to)).unwrap();
+            if moved_to.starts_with("run") {
+                std::fs::write(machine.path("run/system.journal"), &other).unwrap();
+            }
+            let mut opened = Opened::default();
+            assert_eq!(opened.add(&listed, &run()), News::Some, "{moved_to}: look again");
+            while opened.add(&list_journals(&machine.folders()), &run()) == News::Some {}
+            // Nor does one that comes while we read.
+            machine.folders().iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+            assert_eq!(merge(opened.journals, &run()), ["last", "words"], "{moved_to}");
+        }
+    }
+
+    #[test]
+    fn what_a_flush_has_copied_is_told_once_and_what_was_said_twice_is_told_twice() {
+        let lines = [(1, 0, "one"), (2, 0, "again"), (2, 0, "again"), (3, 0, "three")];
+        let source = Writer::with_times(true, 50, &lines);
+        for copied in 1..=lines.len() {
+            let copy = Writer::with_times(true, 1, &lines[..copied]);
+            let flushed = Machine::new(&[("run/system.journal", &source), ("var/system.journal", &copy)]);
+            assert_eq!(flushed.lines(), ["one", "again", "again", "three"], "{copied} copied");
+        }
+    }
+
+    #[test]
+    fn files_that_cannot_know_the_run_are_left_alone() {
+        let bytes = Writer::with_lines(true, &[(0, "one"), (0, "two")]);
+        let machine = Machine::new(&[("var/system@1-2.journal", &bytes)]);
+        let lines = |run: Run| last_lines(&machine.folders(), &run);
+        assert!(lines(Run { boot: Some([4; 16]), ..run() }).is_empty(), "of another boot");
+        assert!(lines(Run { since: 3, ..run() }).is_empty(), "it ended before the run began");
+        assert_eq!(lines(Run { since: 2, ..run() }), ["one", "two"]);
+        assert_eq!(lines(Run { boot: None, since: 3, ..run() }), ["one", "two"], "nobody knows which boot this is");
     }
 
     #[test]
@@ -310,7 +538,12 @@ mod tests {
     }
 
     #[test]
+    fn this_boot_has_an_id() {
+        assert!(boot_id().is_some_and(|id| id != [0; 16]));
+    }
+
+    #[test]
     fn without_a_journal_there_are_no_lines() {
-        assert!(last_lines(&["/nonexistent"], ID).is_empty());
+        assert!(last_lines(&["/nonexistent"], &run()).is_empty());
     }
 }

@@ -23,6 +23,8 @@ pub(super) trait Manager {
     fn enable_unit_files(&self, files: &[&str], runtime: bool, force: bool) -> zbus::Result<(bool, Vec<Change>)>;
     fn get_unit_file_state(&self, file: &str) -> zbus::Result<String>;
     fn reload(&self) -> zbus::Result<()>;
+    /// `whom`: `main` is the process that is the service.
+    fn kill_unit(&self, name: &str, whom: &str, signal: i32) -> zbus::Result<()>;
 
     #[zbus(signal)]
     fn job_removed(&self, id: u32, job: OwnedObjectPath, unit: String, result: String) -> zbus::Result<()>;
@@ -40,6 +42,9 @@ pub(super) trait Unit {
     /// Sixteen bytes that name the current or last run of the unit; none if there was none.
     #[zbus(property(emits_changed_signal = "false"), name = "InvocationID")]
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
+    /// When it was last started, in microseconds of the monotonic clock.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn inactive_exit_timestamp_monotonic(&self) -> zbus::Result<u64>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn need_daemon_reload(&self) -> zbus::Result<bool>;
     /// The job that is queued or runs for it; number 0 if there is none.

@@ -93,7 +93,12 @@ impl Units for StandInUnits {
         enable_on_disk(&*self.disk, units)
     }
 
-    fn restart_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+    fn restart_and_watch(
+        &self,
+        unit: &UnitName,
+        _deadline: Duration,
+        _look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
         self.record_restart("restart", unit)
     }
 
@@ -124,6 +129,10 @@ impl Units for StandInUnits {
 
     fn reboot(&self) -> Result<(), UnitError> {
         self.record("reboot", "this folder", |books| books.reboots += 1)
+    }
+
+    fn log(&self, _unit: &UnitName, _lines: &[&str]) {
+        // Nothing runs here, so nothing speaks.
     }
 
     fn describe(&self) -> &'static str {

@@ -1,10 +1,12 @@
 //! [`Units`] over the system bus: systemd itself, asked by name, waited for by signal.
 //!
-//! In: the address of the bus. Out: D-Bus calls; no child process, no polling (but for the log of a unit that failed). The connection is made at the first call
-//! and again after it broke. A call blocks the calling thread only, and may be made inside an async runtime.
+//! In: the address of the bus. Out: D-Bus calls; no child process, no polling (but for the answer of an old journald).
+//! The connection is made at the first call and again after it broke. A call blocks the calling thread only, and may be
+//! made inside an async runtime.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,9 +15,11 @@ use tokio::runtime::Runtime;
 use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath, Proxy, fdo};
 
-use super::log::{JOURNAL_FOLDERS, last_lines};
+use super::log::{JOURNAL_FOLDERS, Run, boot_id, last_lines, quote_last_lines};
 use super::proxies::{JobRemovedStream, ManagerProxy, UnitProxy};
+use super::synchronize::synchronize;
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
+use crate::machine::{JOURNAL_SOCKET, say_for_unit};
 
 /// Where every distribution puts the system bus. The environment is not asked: it is not ours to trust.
 pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
@@ -24,10 +28,10 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 const REBOOT_TARGET: &str = "reboot.target";
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
-/// journald writes lines down a moment after they were said, and seconds after if it is just moving its files to the disk,
-/// as in a first boot; so often, and so long after each other, we look.
-const LOG_LOOKS: u32 = 30;
-const LOG_REST: Duration = Duration::from_millis(100);
+/// For all lines together: journald takes thousands in a second, unless it is moving its files.
+const LOG_DEADLINE: Duration = Duration::from_secs(5);
+/// How long somebody who looks after a unit that is being started rests in between.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const SERVICE: &str = "org.freedesktop.systemd1";
 
 pub struct SystemdUnits {
@@ -209,7 +213,12 @@ impl Units for SystemdUnits {
         Ok(())
     }
 
-    fn restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+    fn restart_and_watch(
+        &self,
+        unit: &UnitName,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
         let (name, journals) = (unit.0.clone(), self.journals);
         self.ask("restart", &unit.0, deadline, |bus, manager| async move {
             let (path, id) = require_loaded(&bus, &manager, &name).await?;
@@ -217,10 +226,18 @@ impl Units for SystemdUnits {
             // other units' would hold up the very answer that we wait for.
             let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
             let job = manager.restart_unit(&name, JOB_MODE).await?;
-            match wait_for_job(&mut removed, &job).await? {
+            let mut ended = pin!(wait_for_job(&mut removed, &job));
+            let result = loop {
+                match tokio::time::timeout(LOOK_INTERVAL, &mut ended).await {
+                    Ok(result) => break result?,
+                    Err(_) => look(),
+                }
+            };
+            match result {
                 JobResult::Done => Ok(()),
                 result => {
-                    let detail = unit_detail(&bus, &path, &id).await + &unit_log(&bus, &path, journals).await;
+                    let log = unit_log(&bus, &manager, &path, journals).await;
+                    let detail = unit_detail(&bus, &path, &id).await + &log;
                     Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail }))
                 }
             }
@@ -300,6 +317,13 @@ impl Units for SystemdUnits {
             manager.start_unit(REBOOT_TARGET, "replace-irreversibly").await?;
             Ok(())
         })
+    }
+
+    fn log(&self, unit: &UnitName, lines: &[&str]) {
+        if !self.journals.is_empty() {
+            // Whoever wants more finds it where the lines came from.
+            let _ = say_for_unit(Path::new(JOURNAL_SOCKET), &unit.0, lines, LOG_DEADLINE);
+        }
     }
 
     fn describe(&self) -> &'static str {
@@ -393,24 +417,18 @@ async fn unit_detail(bus: &Connection, path: &OwnedObjectPath, name: &str) -> St
     }
 }
 
-/// Its last lines, once they are all there: until two looks show the same. Best effort, as above.
-async fn unit_log(bus: &Connection, path: &OwnedObjectPath, journals: &[&str]) -> String {
+/// What the unit said last. Best effort, as above.
+async fn unit_log(bus: &Connection, manager: &ManagerProxy<'_>, path: &OwnedObjectPath, journals: &[&str]) -> String {
     if journals.is_empty() {
         return String::new();
     }
     let Ok(unit) = unit_proxy(bus, path).await else { return String::new() };
     let Ok(invocation) = unit.invocation_id().await else { return String::new() };
-    let invocation: String = invocation.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut lines = last_lines(journals, &invocation);
-    for _ in 0..LOG_LOOKS {
-        tokio::time::sleep(LOG_REST).await;
-        let before = std::mem::replace(&mut lines, last_lines(journals, &invocation));
-        if !lines.is_empty() && lines == before {
-            break;
-        }
-    }
-    let quoted: Vec<String> = lines.iter().map(|line| format!("{line:?}")).collect();
-    if quoted.is_empty() { String::new() } else { format!("; its last lines: {}", quoted.join(", ")) }
+    let invocation = invocation.iter().map(|byte| format!("{byte:02x}")).collect();
+    let since = unit.inactive_exit_timestamp_monotonic().await.unwrap_or(0);
+    synchronize(manager).await;
+    let lines = last_lines(journals, &Run { invocation, boot: boot_id(), since });
+    quote_last_lines("its last lines", lines.iter().map(String::as_str))
 }
 
 fn is_no_such_unit(error: &zbus::Error) -> bool {

@@ -10,7 +10,7 @@ fn started(node: &Node, unit: &str) -> u64 {
     shown.trim().parse().expect("a number")
 }
 
-/// A hook that must leave its mark, one that may fail, a program of the user's that both the hook and a unit need.
+/// A hook that must leave its mark, one that may fail, another one that wants the journal for its words, a program of the user's that both the hook and a unit need.
 const GROUP: &str = r#"sysctls: {net.core.somaxconn: "1024"}
 fileAssets:
   - path: /opt/mark
@@ -22,6 +22,12 @@ hooks:
   - {name: early, slot: before-files, unit: 'ExecStart=/bin/sh -c "test ! -e /opt/mark"'}
   - {name: mark, slot: before-kubelet, unit: 'ExecStart=/opt/mark hook'}
   - {name: broken, slot: after-runtime, necessity: optional, unit: 'ExecStart=/bin/sh -c "echo nobody is here; exit 7"'}
+  - name: journalled
+    slot: after-runtime
+    necessity: optional
+    unit: |
+      StandardOutput=journal
+      ExecStart=/bin/sh -c "echo heard by the journal; exit 8"
   - {name: late, slot: after-kubelet, unit: 'ExecStart=/opt/mark late'}
 units:
   - name: extra.service
@@ -56,6 +62,15 @@ fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
     for word in ["run-hook-broken", "optional hook \"broken\"", "status 7", "nobody is here"] {
         assert!(text.contains(word), "{word:?} is not in:\n{text}");
     }
+    for word in ["status 8", "heard by the journal"] {
+        assert!(text.contains(word), "{word:?} is not in:\n{text}");
+    }
+    let kept = machine.read_file("/run/nodestrap/hooks/nodestrap-hook-broken.service.log").expect("what it said");
+    assert_eq!(kept, "nobody is here\n");
+    let journal = machine.journal("nodestrap-hook-broken.service");
+    assert!(journal.contains("nobody is here"), "{journal}");
+    let mode = || machine.run(&["stat", "-c", "%a %U", "/run/nodestrap/hooks"]).expect("stat");
+    assert_eq!(mode().trim(), "700 root");
     let timeline = machine.run(&["nodestrap", "timeline"]).expect("timeline");
     assert!(timeline.contains("! run-hook-broken: optional hook"), "{timeline}");
 
@@ -70,6 +85,11 @@ fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
         })
         .expect("extra.service");
     assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\nunit\n");
+
+    // Somebody runs a hook by hand, in a boot that has seen no apply.
+    assert_eq!(mode().trim(), "700 root");
+    machine.run(&["systemctl", "start", "nodestrap-hook-mark.service"]).expect("a hook by hand");
+    assert!(machine.read_file("/var/tmp/marks").expect("the marks").ends_with("unit\nhook\n"));
 }
 
 #[test]

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::file::FILES_DEADLINE;
 use super::record::Record;
-use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified, host_name};
-use crate::failure::{chain, unit_error};
+use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified};
+use crate::failure::{chain, disk_error, unit_error};
+use crate::hook_output::HookOutput;
 use crate::reset::ResetAction;
 
 pub(crate) struct Hooks;
@@ -41,7 +42,8 @@ impl Deed<Node<'_>> for Action {
         // A hook may change what it likes.
         node.files_are_as_planned.store(false, std::sync::atomic::Ordering::Relaxed);
         node.forget_starts(started_after(node.bundle, *slot))?;
-        let ended = node.tools.units.restart_and_wait(&host_name(unit), node.tools.remaining(context));
+        let output = HookOutput::prepare(node.tools.disk, unit).map_err(|error| disk_error(&error))?;
+        let ended = output.run(node.tools.units, node.tools.remaining(context));
         judge(hook, *slot, *necessity, ended, context)
     }
 }

@@ -113,6 +113,9 @@ impl Disk for Watched {
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
         self.disk.read(path, limit)
     }
+    fn read_end(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        self.disk.read_end(path, limit)
+    }
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         self.disk.stat(path)
     }
@@ -130,6 +133,9 @@ impl Disk for Watched {
     }
     fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError> {
         self.after(self.disk.truncate(path, length))
+    }
+    fn empty_start(&self, path: &Path, kept: u64) -> Result<(), DiskError> {
+        self.after(self.disk.empty_start(path, kept))
     }
     fn make_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
         self.after(self.disk.make_folder(path, mode))
