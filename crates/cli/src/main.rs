@@ -28,8 +28,6 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::Parser;
-// For its `memcpy`, which is linked in place of musl's.
-use memory as _;
 
 use crate::args::{Arguments, Command};
 use crate::outcome::Outcome;

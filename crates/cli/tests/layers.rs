@@ -6,24 +6,25 @@ use std::process::Command;
 
 /// Each room, and the rooms it may know. A new arrow is a decision: add it here and say why in ARCHITECTURE.md.
 const MAY_KNOW: [(&str, &[&str]); 14] = [
-    // It judges the folder of keys that it names; `pki` is as pure as it is.
-    ("spec", &["pki"]),
+    ("bundle", &[]),
     ("engine", &[]),
     ("pki", &[]),
     ("host", &[]),
-    ("memory", &[]),
-    ("render", &["spec", "pki"]),
+    // It uses the words that a bundle has, and judges the folder of keys that it names; both are as pure as it is.
+    ("spec", &["bundle", "pki"]),
+    ("render", &["bundle", "spec", "pki"]),
     ("fetch", &["host"]),
     // A metadata service is asked over http, with the same patience and bounds as a store.
     ("cloud", &["host", "fetch"]),
     ("cluster", &["host"]),
-    ("node", &["spec", "render", "engine", "host", "fetch", "cloud", "cluster"]),
-    ("cli", &["spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node", "memory"]),
+    // It reads bundles, whoever wrote them: not the renderer, and nothing of what users write.
+    ("node", &["bundle", "engine", "host", "fetch", "cloud", "cluster"]),
+    ("cli", &["bundle", "spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node"]),
     ("lab", &["pki"]),
     // It describes the spec and the command line, whose arguments are of the types of both.
     ("pages", &["spec", "pki"]),
     // It measures what runs off the node.
-    ("bench-render", &["spec", "render", "memory"]),
+    ("bench-render", &["bundle", "spec", "render"]),
 ];
 
 #[test]

@@ -73,7 +73,7 @@ fn plain_word(name: GateFact, fact: &Fact<String>) -> Result<String, Refusal> {
     Err(malformed(name, fact, "a word of letters, digits, '-', '_' and '.'"))
 }
 
-fn present<'f>(name: GateFact, fact: &'f Fact<String>) -> Result<&'f str, Refusal> {
+fn present(name: GateFact, fact: &Fact<String>) -> Result<&str, Refusal> {
     if !fact.value.is_empty() {
         return Ok(&fact.value);
     }
