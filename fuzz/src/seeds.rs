@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use render::delivery::Format;
-use render::{GroupDelivery, render_gate, render_group};
+use bundle::render_gate;
+use render::{GroupDelivery, render_group};
 use spec::{Source, complete_before_pki, parse};
 
 use super::AUTHORITY;
@@ -49,7 +50,7 @@ fn render_all(spec: &[u8], add: &mut impl FnMut(&'static str, Vec<u8>)) {
         for user_data in user_data(&group) {
             add("user_data", user_data);
         }
-        add("node_files", render_gate(&group.bundle.gate, &BTreeMap::new()));
+        add("node_files", render_gate(&group.bundle.gate.environment));
         for file in &group.bundle.files {
             if [".service", ".path", ".env", "network.json"].iter().any(|end| file.path.ends_with(end)) {
                 add("node_files", file.content.to_vec());

@@ -12,13 +12,13 @@ use support::{FakeNode, expect_converged, hook_unit, render};
 const FOLDER: &str = "/run/nodestrap/hooks";
 const LOG: &str = "/run/nodestrap/hooks/nodestrap-hook-extra.service.log";
 
-fn node_with(hook: &str) -> (FakeNode, render::bundle::Bundle) {
+fn node_with(hook: &str) -> (FakeNode, bundle::Bundle) {
     let bundle = render("", &format!("  hooks: [{{name: extra, slot: before-kubelet, {hook}}}]\n"));
     (FakeNode::new(&bundle), bundle)
 }
 
 #[track_caller]
-fn failure(node: &FakeNode, bundle: &render::bundle::Bundle) -> String {
+fn failure(node: &FakeNode, bundle: &bundle::Bundle) -> String {
     match node.apply(bundle, 0).expect("runs").outcome {
         RunOutcome::Failed { message, .. } => message,
         other => panic!("{other:?}"),

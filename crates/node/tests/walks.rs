@@ -12,7 +12,6 @@
 
 #[path = "../../bundle/tests/generator/mod.rs"]
 mod generator;
-#[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::collections::BTreeMap;
