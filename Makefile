@@ -8,11 +8,12 @@ FUZZ_VERSION := 0.13.2
 FUZZ := $(NODESTRAP_CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
 DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help claim try test setup lint unit booted lab bench dist install docs fuzz
+.PHONY: help claim try test soak setup lint unit booted lab bench dist install docs fuzz
 
 help:
 	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
 	@echo 'make test    install what the tests need, then run them all (first run: an hour, then under 20 minutes)'
+	@echo 'make soak    every sweep in full: crashes, walks from bundle to bundle, also on booted nodes (root; hours)'
 	@echo 'make lint    format, clippy, licences'
 	@echo 'make unit    the tests that need nothing but Rust'
 	@echo 'make booted  the tests on booted nodes (root)'
@@ -29,7 +30,15 @@ try: claim
 	cargo build --locked -p cli
 	@$(CARGO_TARGET_DIR)/debug/nodestrap try
 
+# Sweeps take a sample, another one for each commit, which they print; `make soak` takes everything.
+export NODESTRAP_SAMPLE ?= $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
+
 test: setup lint unit booted
+
+soak: export NODESTRAP_SEEDS = 100000
+soak: export NODESTRAP_WALKS = 100000
+soak: export NODESTRAP_BOOTED_WALKS = 20
+soak: test
 
 # Debian packages (as root), Kubernetes and the node's root file system: once, then a matter of milliseconds.
 setup: claim
