@@ -1,7 +1,7 @@
 //! What a hook says: into a file of its own while it runs, and from there into the log of the machine when it has ended.
 //!
-//! The file is there as soon as the words are said. journald may come to them later, and moves what it has written to
-//! other files just when a node boots for the first time.
+//! The file has the words as soon as they are said. journald comes to them when it likes, and of a process that has ended by
+//! then it does not know much.
 //!
 //! | | |
 //! |---|---|

@@ -111,7 +111,7 @@ pub(crate) fn render_hooks(
 /// Where the output of a hook goes.
 #[derive(Debug, PartialEq)]
 enum Output {
-    /// Where its last words are found, whatever journald does to its files just then.
+    /// Where its last words are found as soon as they are said, whatever journald is at.
     File,
     /// Where the user's text says, or to the journal.
     Own,

@@ -1,8 +1,12 @@
 //! What a unit wrote last, from the files of systemd-journald.
 //!
-//! In: one invocation of a unit. Out: its last lines, oldest first, fit to be shown. Best effort: a file that is damaged,
+//! In: one run of a unit. Out: its last lines, oldest first. Best effort: a file that is damaged,
 //! foreign or just being written gives fewer lines, never an error. Read directly, because the node runs no commands;
 //! reference: `JOURNAL_FILE_FORMAT` of systemd. Compressed fields, which only very long lines are, are not unpacked.
+//!
+//! Lines are found by unit and time. What journald knows of a process it reads from `/proc` and from files of systemd when it
+//! comes to a line: of one that has ended by then it has the name of the unit, which came with the connection, but not the
+//! invocation.
 //!
 //! journald moves what it has written: a rotation renames a file and begins another, a flush copies those of `/run` to
 //! `/var` and removes them. So lines are gathered from all files of this boot, those of the past too, and a file that
@@ -47,12 +51,13 @@ const LISTINGS_LIMIT: usize = 16;
 
 /// One run of a unit.
 pub(super) struct Run {
-    /// 32 hexadecimal digits.
+    pub(super) unit: String,
+    /// 32 hexadecimal digits. A line that has another one is of another run.
     pub(super) invocation: String,
-    /// The boot that it is of. A file that ended in another one has nothing to say; without it, every file is read.
-    pub(super) boot: Option<[u8; 16]>,
-    /// When it began, in microseconds of the monotonic clock: a file that ended before is not read. A machine may have
-    /// gigabytes of them.
+    /// The boot that it is of.
+    pub(super) boot: [u8; 16],
+    /// A moment before it began, in microseconds of the monotonic clock. A file that ended before, or in another boot, is not read: a
+    /// machine may have gigabytes of them.
     pub(super) since: u64,
 }
 
@@ -78,7 +83,7 @@ fn merge(journals: Vec<Journal>, run: &Run) -> Vec<String> {
     let mut lines: Vec<Line> = Vec::new();
     let mut known = BTreeSet::new();
     for journal in journals {
-        let found = journal.lines_of(&run.invocation).unwrap_or_default();
+        let found = journal.lines_of(run).unwrap_or_default();
         lines.extend(found.into_iter().filter(|line| known.insert(line.identity)));
     }
     // All are of one boot. The other clock may be set while a machine boots.
@@ -193,14 +198,14 @@ impl Journal {
     }
 
     fn may_know(&self, run: &Run) -> bool {
-        run.boot.is_none_or(|boot| boot == self.boot && self.monotonic >= run.since)
+        self.boot == run.boot && self.monotonic >= run.since
     }
 
-    fn lines_of(&self, invocation: &str) -> Option<Vec<Line>> {
-        let field = self.find_data(format!("_SYSTEMD_INVOCATION_ID={invocation}").as_bytes())?;
+    fn lines_of(&self, run: &Run) -> Option<Vec<Line>> {
+        let field = self.find_data(format!("_SYSTEMD_UNIT={}", run.unit).as_bytes())?;
         let mut alike = BTreeMap::new();
         let mut lines = Vec::new();
-        for mut line in self.entries_of(&field)?.into_iter().filter_map(|entry| self.line(entry)) {
+        for mut line in self.entries_of(&field)?.into_iter().filter_map(|entry| self.line(entry, run)) {
             let before: &mut usize = alike.entry(line.identity).or_default();
             line.identity.3 = *before;
             *before += 1;
@@ -253,25 +258,29 @@ impl Journal {
         Some(entries)
     }
 
-    /// `None` for what is no entry; a line that cannot be read is told of.
-    fn line(&self, entry: u64) -> Option<Line> {
+    /// `None` for what is no entry, or of another run; a line that cannot be read is told of.
+    fn line(&self, entry: u64, run: &Run) -> Option<Line> {
         let object = self.object(entry).filter(|object| object.kind == ENTRY && object.size <= OBJECT_LIMIT)?;
         let bytes = self.read_at(entry, object.size)?;
         let (header, items) = bytes.split_at_checked(usize::try_from(ENTRY_HEADER).ok()?)?;
         let (sequence, realtime) = (number(&header[16..24])?, number(&header[24..32])?);
         let (monotonic, hash) = (number(&header[32..40])?, number(&header[56..64])?);
-        let text = self.message(items).unwrap_or_else(|| "(a line too long to be shown here)".to_owned());
-        Some(Line { monotonic, sequence, identity: (monotonic, realtime, hash, 0), text })
+        let fields = self.fields(items);
+        let value = |name: &[u8]| fields.iter().find_map(|field| field.strip_prefix(name));
+        let is_other = value(b"_SYSTEMD_INVOCATION_ID=").is_some_and(|id| id != run.invocation.as_bytes());
+        if header[40..56] != run.boot || monotonic < run.since || is_other {
+            return None;
+        }
+        let text = value(b"MESSAGE=").map_or("(a line too long to be shown here)".into(), String::from_utf8_lossy);
+        Some(Line { monotonic, sequence, identity: (monotonic, realtime, hash, 0), text: text.into_owned() })
     }
 
-    fn message(&self, items: &[u8]) -> Option<String> {
+    /// Those that can be read.
+    fn fields(&self, items: &[u8]) -> Vec<Vec<u8>> {
         let width = if self.is_compact { 4 } else { 16 };
-        let fields = items.chunks_exact(width).filter_map(|item| number(&item[..width.min(8)]));
-        let readable = fields.filter_map(|at| self.object(at).filter(|data| data.kind == DATA && data.flags == 0));
-        readable.filter_map(|data| self.payload(&data)).find_map(|payload| {
-            let line = payload.strip_prefix(b"MESSAGE=")?;
-            Some(String::from_utf8_lossy(line).into_owned())
-        })
+        let places = items.chunks_exact(width).filter_map(|item| number(&item[..width.min(8)]));
+        let data = places.filter_map(|at| self.object(at).filter(|data| data.kind == DATA && data.flags == 0));
+        data.filter_map(|data| self.payload(&data)).collect()
     }
 
     fn object(&self, at: u64) -> Option<Object> {
@@ -352,7 +361,8 @@ mod tests {
 
         fn entry(&mut self, sequence: u64, microsecond: u64, hash: u64, fields: &[u64]) -> u64 {
             let realtime = microsecond + 1_000_000;
-            let numbers = [sequence, realtime, microsecond, 0, 0, hash];
+            let boot = u64::from_le_bytes([BOOT[0]; 8]);
+            let numbers = [sequence, realtime, microsecond, boot, boot, hash];
             let mut body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
             for field in fields {
                 match self.is_compact {
@@ -387,15 +397,18 @@ mod tests {
         /// Numbered from `sequence` on.
         fn with_times(is_compact: bool, sequence: u64, lines: &[(u64, u8, &str)]) -> Vec<u8> {
             let mut writer = Self::new(is_compact);
-            let other = writer.data(0, format!("_SYSTEMD_INVOCATION_ID={}", ID.replace('0', "f")).as_bytes());
-            let ours = writer.data(0, format!("_SYSTEMD_INVOCATION_ID={ID}").as_bytes());
+            let other = writer.data(0, b"_SYSTEMD_UNIT=other.service");
+            let ours = writer.data(0, b"_SYSTEMD_UNIT=unit.service");
+            let invocation = writer.data(0, format!("_SYSTEMD_INVOCATION_ID={ID}").as_bytes());
             let mut entries = Vec::new();
             for (sequence, (time, flags, line)) in (sequence..).step_by(2).zip(lines) {
                 let noise = writer.data(0, b"MESSAGE=noise");
                 writer.entry(sequence, *time, 1, &[noise, other]);
                 let message = writer.data(*flags, format!("MESSAGE={line}").as_bytes());
                 let hash = line.bytes().map(u64::from).sum();
-                entries.push(writer.entry(sequence + 1, *time, hash, &[ours, message]));
+                // Each second one was read when its process had ended.
+                let fields = [ours, message, invocation];
+                entries.push(writer.entry(sequence + 1, *time, hash, &fields[..2 + entries.len() % 2]));
             }
             // As journald does: the first array is small, and unused places are zero.
             let (first, rest) = entries.split_first().unwrap();
@@ -440,7 +453,7 @@ mod tests {
     }
 
     fn run() -> Run {
-        Run { invocation: ID.to_owned(), boot: Some(BOOT), since: 1 }
+        Run { unit: "unit.service".to_owned(), invocation: ID.to_owned(), boot: BOOT, since: 1 }
     }
 
     fn read(bytes: &[u8]) -> Vec<String> {
@@ -516,10 +529,21 @@ mod tests {
         let bytes = Writer::with_lines(true, &[(0, "one"), (0, "two")]);
         let machine = Machine::new(&[("var/system@1-2.journal", &bytes)]);
         let lines = |run: Run| last_lines(&machine.folders(), &run);
-        assert!(lines(Run { boot: Some([4; 16]), ..run() }).is_empty(), "of another boot");
+        assert!(lines(Run { boot: [4; 16], ..run() }).is_empty(), "of another boot");
         assert!(lines(Run { since: 3, ..run() }).is_empty(), "it ended before the run began");
-        assert_eq!(lines(Run { since: 2, ..run() }), ["one", "two"]);
-        assert_eq!(lines(Run { boot: None, since: 3, ..run() }), ["one", "two"], "nobody knows which boot this is");
+    }
+
+    #[test]
+    fn lines_of_other_runs_and_boots_are_told_from_ours_in_one_file() {
+        let mut bytes = Writer::with_lines(true, &[(0, "one"), (0, "two"), (0, "three")]);
+        let read = |bytes: &[u8], run: Run| last_lines(&Machine::new(&[("var/system.journal", bytes)]).folders(), &run);
+        assert_eq!(read(&bytes, Run { since: 2, ..run() }), ["two", "three"], "an earlier run of the same unit");
+        let other = ID.replace('0', "f");
+        assert_eq!(read(&bytes, Run { invocation: other, ..run() }), ["one", "three"], "only those that do not say");
+        assert!(read(&bytes, Run { unit: "it.service".to_owned(), ..run() }).is_empty());
+        // journald goes on with the file of the boot before.
+        bytes[56..72].fill(4);
+        assert!(read(&bytes, Run { boot: [4; 16], ..run() }).is_empty());
     }
 
     #[test]

@@ -42,9 +42,6 @@ pub(super) trait Unit {
     /// Sixteen bytes that name the current or last run of the unit; none if there was none.
     #[zbus(property(emits_changed_signal = "false"), name = "InvocationID")]
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;
-    /// When it was last started, in microseconds of the monotonic clock.
-    #[zbus(property(emits_changed_signal = "false"))]
-    fn inactive_exit_timestamp_monotonic(&self) -> zbus::Result<u64>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn need_daemon_reload(&self) -> zbus::Result<bool>;
     /// The job that is queued or runs for it; number 0 if there is none.

@@ -19,7 +19,7 @@ use super::log::{JOURNAL_FOLDERS, Run, boot_id, last_lines, quote_last_lines};
 use super::proxies::{JobRemovedStream, ManagerProxy, UnitProxy};
 use super::synchronize::synchronize;
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
-use crate::machine::{JOURNAL_SOCKET, say_for_unit};
+use crate::machine::{JOURNAL_SOCKET, LinuxClock, say_for_unit};
 
 /// Where every distribution puts the system bus. The environment is not asked: it is not ours to trust.
 pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
@@ -225,6 +225,8 @@ impl Units for SystemdUnits {
             // Listening starts before the job does. Only signals about this unit are let through: a queue full of
             // other units' would hold up the very answer that we wait for.
             let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
+            // systemd's own times are taken when the process runs already, and may have spoken.
+            let since = LinuxClock.monotonic();
             let job = manager.restart_unit(&name, JOB_MODE).await?;
             let mut ended = pin!(wait_for_job(&mut removed, &job));
             let result = loop {
@@ -236,7 +238,7 @@ impl Units for SystemdUnits {
             match result {
                 JobResult::Done => Ok(()),
                 result => {
-                    let log = unit_log(&bus, &manager, &path, journals).await;
+                    let log = unit_log(&bus, &manager, &path, &id, journals, since).await;
                     let detail = unit_detail(&bus, &path, &id).await + &log;
                     Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail }))
                 }
@@ -417,17 +419,24 @@ async fn unit_detail(bus: &Connection, path: &OwnedObjectPath, name: &str) -> St
     }
 }
 
-/// What the unit said last. Best effort, as above.
-async fn unit_log(bus: &Connection, manager: &ManagerProxy<'_>, path: &OwnedObjectPath, journals: &[&str]) -> String {
+/// What the unit said last since this moment of the monotonic clock. Best effort, as above.
+async fn unit_log(
+    bus: &Connection,
+    manager: &ManagerProxy<'_>,
+    path: &OwnedObjectPath,
+    name: &str,
+    journals: &[&str],
+    since: Duration,
+) -> String {
     if journals.is_empty() {
         return String::new();
     }
     let Ok(unit) = unit_proxy(bus, path).await else { return String::new() };
-    let Ok(invocation) = unit.invocation_id().await else { return String::new() };
+    let (Ok(invocation), Some(boot)) = (unit.invocation_id().await, boot_id()) else { return String::new() };
     let invocation = invocation.iter().map(|byte| format!("{byte:02x}")).collect();
-    let since = unit.inactive_exit_timestamp_monotonic().await.unwrap_or(0);
+    let since = u64::try_from(since.as_micros()).unwrap_or(0);
     synchronize(manager).await;
-    let lines = last_lines(journals, &Run { invocation, boot: boot_id(), since });
+    let lines = last_lines(journals, &Run { unit: name.to_owned(), invocation, boot, since });
     quote_last_lines("its last lines", lines.iter().map(String::as_str))
 }
 
