@@ -34,7 +34,6 @@ pub fn write_yaml(value: &Value) -> String {
 }
 
 /// A configuration of a component as a document, sorted by name, with its header in place of what the tree says there.
-#[inline]
 pub fn render_config_yaml(api_version: &str, kind: &str, tree: &ConfigTree) -> String {
     let mut text = String::with_capacity(2048);
     let write_header = |text: &mut String, (name, value): (&str, &str)| {
@@ -45,7 +44,7 @@ pub fn render_config_yaml(api_version: &str, kind: &str, tree: &ConfigTree) -> S
     };
     let mut header = [("apiVersion", api_version), ("kind", kind)].into_iter().peekable();
     for (name, node) in tree {
-        while let Some(field) = header.next_if(|(known, _)| *known < name) {
+        while let Some(field) = header.next_if(|(known, _)| *known < name.as_str()) {
             write_header(&mut text, field);
         }
         if header.peek().is_none_or(|(known, _)| *known != name) {
@@ -56,7 +55,6 @@ pub fn render_config_yaml(api_version: &str, kind: &str, tree: &ConfigTree) -> S
     text
 }
 
-#[inline]
 fn write_node(text: &mut String, depth: usize, name: &str, node: &ConfigNode) {
     match node {
         ConfigNode::Leaf(setting) => write_field(text, depth, name, &setting.value),
@@ -70,14 +68,12 @@ fn write_node(text: &mut String, depth: usize, name: &str, node: &ConfigNode) {
     }
 }
 
-#[inline]
 pub(crate) fn write_key(text: &mut String, depth: usize, name: &str) {
     write_indent(text, depth);
     write_scalar(text, name);
     text.push(':');
 }
 
-#[inline]
 pub(crate) fn write_field(text: &mut String, depth: usize, name: &str, value: &Value) {
     write_key(text, depth, name);
     match value {
@@ -107,14 +103,12 @@ pub(crate) fn write_field(text: &mut String, depth: usize, name: &str, value: &V
     }
 }
 
-#[inline]
 fn write_indent(text: &mut String, depth: usize) {
     for _ in 0..depth {
         text.push_str(INDENT);
     }
 }
 
-#[inline]
 fn write_items(text: &mut String, depth: usize, items: &[Value]) {
     for item in items {
         match item {
@@ -150,7 +144,6 @@ fn fits_a_line(fields: &serde_json::Map<String, Value>) -> bool {
 }
 
 /// On one line; collections in JSON's form with YAML's scalars.
-#[inline]
 fn write_flow(text: &mut String, value: &Value) {
     match value {
         Value::Null => text.push_str("null"),
@@ -192,14 +185,12 @@ fn write_number(number: &Number) -> String {
     }
 }
 
-#[inline]
 fn write_scalar(text: &mut String, value: &str) {
     if is_plain(value) { text.push_str(value) } else { write_quoted(text, value) }
 }
 
 /// Texts that no reader takes for anything else: they begin with a letter or slash, so they are no numbers, and use no
 /// character that means something in block or flow style.
-#[inline]
 fn is_plain(text: &str) -> bool {
     const WORDS: &[&str] = &["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
     let first = text.bytes().next();

@@ -105,8 +105,6 @@ fn is_one_of_each_family(text: &str) -> bool {
     }
 }
 
-/// Once in the binary, not at each place: nobody waits for it.
-#[inline(never)]
 fn number(text: &str) -> Option<u32> {
     text.parse().ok()
 }
