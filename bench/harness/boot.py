@@ -65,7 +65,7 @@ class Lab:
                 file.write(SPEC.format(token=token, authority=os.path.join(self.files, "pki/ca.crt")))
             self.bundle = self.render("--format", "bundle")
             self.user_data = self.write("user-data-nodestrap", self.render())
-            self.cloud_init_only = self.write("user-data-alone", cloud_init_only(json.loads(self.bundle)))
+            self.cloud_init_only = self.write("user-data-alone", cloud_init_only(json.loads(self.bundle)["bundle"]))
         except BaseException:
             self.__exit__()
             raise
@@ -167,7 +167,7 @@ def parse(text):
 
 def cloud_init_only(bundle):
     """The same node by cloud-init itself: its files by `write_files`, its services by `runcmd`, no nodestrap anywhere."""
-    files = [(entry["path"], entry["mode"], entry["content"]) for entry in bundle["files"] if "nodestrap" not in entry["path"]]
+    files = [(entry["path"], entry["mode"], entry["content"]["text"]) for entry in bundle["files"] if "nodestrap" not in entry["path"]]
     arguments = bundle["gate"]["environment"]["KUBELET_ARGS"]
     files.append((bundle["gate"]["path"], "0644", f'KUBELET_ARGS="{arguments}"\n'))
     config = {

@@ -100,15 +100,25 @@ def measure_count(ours, theirs, count, rounds):
 
 
 def prove_same_files(ours, theirs):
-    """Both write the same files, byte by byte; the gate is one of the peer's files and a part of our bundle."""
+    """Both write the same files, byte by byte; the gate and the network's settings are parts of our bundle and files there."""
     for count in (1, 42, 5000):
         mine, other = (carried(words, count) for words in (ours, theirs))
-        files = {file["path"]: (file["mode"], file["content"]) for file in mine["files"]}
+        mine = mine["bundle"]
+        files = {file["path"]: (file["mode"], file["content"]["text"]) for file in mine["files"]}
+        files["/etc/nodestrap/network.json"] = ("0644", network_settings(mine["podNetwork"], mine["join"]))
         others = {file["path"]: (file["mode"], file["content"]) for file in other["files"]}
         gate = mine["gate"]
         lines = "".join(f'{name}="{value}"\n' for name, value in gate["environment"].items())
         if others != files | {gate["path"]: ("0644", lines)}:
             raise RuntimeError(f"the peer writes other files than nodestrap for group {count}")
+
+
+def network_settings(network, join):
+    settings = {
+        "bridge": network["bridge"], "clientCertificate": join["clientCertificate"], "cniConfig": network["cniConfig"],
+        "kubeconfig": join["kubeconfig"], "nodeName": join.get("nodeName"),
+    }
+    return json.dumps(settings, indent=2) + "\n"
 
 
 def carried(words, count):

@@ -28,7 +28,7 @@ class Workload:
 
     def __init__(self, folder, bundle):
         self.programs = bundle["requiredPrograms"]
-        self.files = [(entry["path"], int(entry["mode"], 8), entry["content"].encode()) for entry in bundle["files"]]
+        self.files = [(entry["path"], int(entry["mode"], 8), entry["content"]["text"].encode()) for entry in bundle["files"]]
         self.bundle = write_bundle(os.path.join(folder, "bundle.json"), bundle)
         # A folder has no systemd. What stands in for it syncs its own books, which no machine does: the same files
         # without units show how much that is.
@@ -69,7 +69,9 @@ def workload(nodestrap, spec, folder, files_wanted=FILES):
     """The bundle that `nodestrap render` makes of the example, filled up to so many files and 5 units."""
     os.makedirs(folder, exist_ok=True)
     text = subprocess.run([nodestrap, "render", spec, "--format", "bundle"], check=True, capture_output=True).stdout
-    bundle = json.loads(text)
+    bundle = json.loads(text)["bundle"]
+    # It becomes one more file on the node, which the others do not write.
+    bundle.pop("podNetwork", None)
     files = {entry["path"]: entry for entry in bundle["files"]}
     units = sum(path.endswith(".service") for path in files)
     for number in range(1, UNITS - units + 1):
@@ -77,7 +79,9 @@ def workload(nodestrap, spec, folder, files_wanted=FILES):
         body = f"[Unit]\nDescription=Unit {number} of the benchmark\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\n" \
                "ExecStart=/bin/true\n\n[Install]\nWantedBy=multi-user.target\n"
         add_file(files, f"/etc/systemd/system/{name}", body)
-        bundle["units"].append({"name": name, "start": "beforeGate"})
+        bundle["units"].append({
+            "name": name, "start": "beforeGate", "brought": {"oneshot": True, "installable": True},
+        })
     for number in range(1, files_wanted + UNITS - len(files) + 1):
         line = f"file {number} of the benchmark "
         body = (line * (EXTRA_FILE_BYTES // len(line) + 1))[:EXTRA_FILE_BYTES - 1] + "\n"
@@ -93,25 +97,23 @@ def workload(nodestrap, spec, folder, files_wanted=FILES):
 
 def write_bundle(path, bundle):
     with open(path, "w") as file:
-        json.dump(bundle | {"digest": digest(bundle)}, file, indent=2, ensure_ascii=False)
+        document = {"apiVersion": "nodestrap.io/v1alpha2", "kind": "Bundle", "digest": digest(bundle), "bundle": bundle}
+        json.dump(document, file, indent=2, ensure_ascii=False)
     return path
 
 
 def add_file(files, path, body):
     content = body.encode()
     files[path] = {
-        "path": path, "mode": "0644", "secret": False, "sha256": hashlib.sha256(content).hexdigest(),
-        "size": len(content), "content": body,
+        "path": path, "mode": "0644",
+        "content": {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "text": body},
     }
 
 
 def digest(bundle):
-    """SHA-256 of the canonical manifest: sorted keys, no white space, no contents, no digest."""
-    manifest = {key: value for key, value in bundle.items() if key not in ("digest", "files")}
-    manifest["files"] = [
-        {key: value for key, value in entry.items() if key not in ("content", "contentBase64")}
-        for entry in bundle["files"]
-    ]
+    """SHA-256 of the canonical manifest: sorted keys, no white space, no contents."""
+    proof = lambda content: {"sha256": content["sha256"], "size": content["size"]}
+    manifest = bundle | {"files": [entry | {"content": proof(entry["content"])} for entry in bundle["files"]]}
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

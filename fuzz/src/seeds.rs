@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use render::delivery::Format;
 use bundle::render_gate;
+use render::delivery::Format;
 use render::{GroupDelivery, render_group};
 use spec::{Source, complete_before_pki, parse};
 

@@ -287,8 +287,8 @@ fn the_reference_of_the_node_knows_every_file_unit_and_step() {
     let names = |list: &Value, field: &str| -> Vec<String> {
         list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
     };
-    let mut known = names(&bundle["files"], "path");
-    known.extend(names(&bundle["units"], "name"));
+    let mut known = names(&bundle["bundle"]["files"], "path");
+    known.extend(names(&bundle["bundle"]["units"], "name"));
     let sandbox = support::Sandbox::applied();
     let plan = sandbox.run("plan", &["-o", "json"]).expect(0).json();
     for step in plan["plan"]["steps"].as_array().unwrap() {

@@ -195,16 +195,19 @@ fn no_secret_of_any_input_is_said_or_left_where_others_read() {
     broken.deliver(&bundle);
     broken.remove("/usr/lib/systemd/system/containerd.service");
     let document: serde_json::Value = serde_json::from_str(&bundle).unwrap();
-    let file = document["files"].as_array().unwrap().iter().find(|file| file["path"] == "/etc/nodestrap/webhook.json");
+    let settings = &document["bundle"]["webhook"];
+    assert!(settings.is_object(), "{document}");
     // An address with a signature is refused before anybody is asked.
     for (sandbox, query) in [(&unfetched, String::new()), (&signed, format!("?sig={SECRET}"))] {
         let stub = serde_json::json!({
-            "apiVersion": "nodestrap.io/v1alpha1", "kind": "BundleReference", "cluster": "demo", "group": "workers",
-            "digest": document["digest"], "urls": [format!("http://127.0.0.1:1/b.json{query}")],
+            "apiVersion": "nodestrap.io/v1alpha2", "kind": "BundleReference", "reference": {
+                "cluster": "demo", "group": "workers", "digest": document["digest"],
+                "urls": [format!("http://127.0.0.1:1/b.json{query}")],
+            },
         });
         sandbox.deliver(&stub.to_string());
         // Of an earlier bundle: whoever was told then is told now.
-        sandbox.write("/etc/nodestrap/webhook.json", file.unwrap()["content"].as_str().unwrap());
+        sandbox.write("/etc/nodestrap/webhook.json", &settings.to_string());
         sandbox.chmod("/etc/nodestrap/webhook.json", 0o600);
     }
 
@@ -316,12 +319,12 @@ fn modes_do_not_depend_on_the_umask() {
         shell.args(["-c", "umask \"$1\"; exec \"$0\" apply --root \"$2\"", BINARY, umask]).arg(sandbox.root());
         finish(shell).expect(0);
         let bundle: serde_json::Value = serde_json::from_str(&text(sandbox.path(support::BUNDLE))).unwrap();
-        let files = bundle["files"].as_array().unwrap();
+        let files = bundle["bundle"]["files"].as_array().unwrap();
         assert!(files.len() > 4);
         for file in files {
             let mode = u32::from_str_radix(file["mode"].as_str().unwrap(), 8).unwrap();
             assert_eq!(sandbox.mode(file["path"].as_str().unwrap()), mode, "umask {umask}: {file}");
-            assert_eq!(mode, if file["secret"] == true { 0o600 } else { 0o644 }, "{file}");
+            assert_eq!(mode, if file["secrecy"] == "secret" { 0o600 } else { 0o644 }, "{file}");
         }
         assert_eq!(sandbox.mode(support::GATE), 0o644, "umask {umask}");
         assert_eq!(sandbox.mode(support::JOURNAL), 0o600, "umask {umask}");

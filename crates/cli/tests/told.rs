@@ -22,8 +22,8 @@ const CLUSTER_API: &str = "/run/cluster-api/bootstrap-success.complete";
 fn stub(url: &str) -> String {
     let whole: serde_json::Value = serde_json::from_str(bundle()).unwrap();
     let value = serde_json::json!({
-        "apiVersion": whole["apiVersion"], "kind": "BundleReference", "cluster": "demo", "group": "workers",
-        "digest": whole["digest"], "urls": [url],
+        "apiVersion": whole["apiVersion"], "kind": "BundleReference",
+        "reference": { "cluster": "demo", "group": "workers", "digest": whole["digest"], "urls": [url] },
     });
     value.to_string()
 }

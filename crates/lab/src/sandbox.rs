@@ -30,7 +30,8 @@ pub fn write_image(root: &Path, bundle: &str) -> Result<()> {
         write(path, content, 0o644)?;
     }
     let bundle: serde_json::Value = serde_json::from_str(bundle).context("parsing the bundle")?;
-    for path in bundle["requiredPrograms"].as_array().context("the bundle does not say which programs it needs")? {
+    let programs = bundle["bundle"]["requiredPrograms"].as_array();
+    for path in programs.context("the bundle does not say which programs it needs")? {
         let path = path.as_str().context("the name of a program is no text")?;
         write(path.trim_start_matches('/'), "", 0o755)?;
     }

@@ -322,8 +322,8 @@ fn services_below_kubernetes_are_restarted() {
         (
             "openstack-debian-time",
             Replace("[ntp1.example.com, ntp2.example.com]", "[]"),
-            Reboot,
-            "the time client keeps its servers",
+            RestartUnits,
+            "the time client starts anew with its own servers",
         ),
         ("minimal", Cluster("ntpServers: [ntp.example.com]"), RestartUnits, "systemd-timesyncd.service"),
         ("minimal", Cluster("sysctls: {vm.swappiness: 1}"), Reboot, "91-nodestrap-user.conf"),

@@ -72,6 +72,8 @@ pub(crate) enum Subject {
     Time,
     /// With it goes the time client from the bundle, though not from the machine.
     TimeWithdrawn,
+    /// For a time client that no bundle starts.
+    TimeOfOthers,
     Kernel,
     PodNetwork,
     BootstrapUnit,
@@ -174,6 +176,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Trust, "", RestartRuntime, "nodestrap-trust.service hands it on to the system, and the container runtime reads that when it starts"),
     (Subject::TrustWithdrawn, "", NewMachine, "the system still trusts it; or update its certificates by hand and restart the container runtime"),
     (Subject::Time, "", RestartUnits, "the time client reads it when it starts"),
+    (Subject::TimeOfOthers, "", Reboot, "the time client reads it when it starts; or restart it by hand"),
     (Subject::TimeWithdrawn, "", RestartUnits, "the time client starts anew with its own servers, if it ran before"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),

@@ -30,7 +30,7 @@ const OWNER: (u32, u32) = (0, 0);
 pub fn compare(wanted: &File, found: &Found<'_>) -> Vec<Difference> {
     let path = wanted.path.as_str();
     let (mode, owner, size, content) = match found {
-        Found::Absent => return vec![Difference::new(path, Aspect::Presence, "there", "not there")],
+        Found::Absent => return vec![Difference::new(path, Aspect::Presence, "a file", "nothing")],
         Found::Other(what) => return vec![Difference::new(path, Aspect::Presence, "a file", what)],
         Found::File { mode, owner, size, content } => (*mode, *owner, *size, *content),
     };

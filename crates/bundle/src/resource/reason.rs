@@ -167,7 +167,10 @@ fn subject_of_readers(path: &str, readers: &BTreeSet<UnitName>, old: &Places<'_>
         () if reads(TRUST_UNIT) && !new.starts(TRUST_UNIT) => Subject::TrustWithdrawn,
         () if reads(TRUST_UNIT) => Subject::Trust,
         () if KERNEL_UNITS.iter().any(|unit| reads(unit)) => Subject::Kernel,
-        () if TIME_UNITS.iter().any(|unit| reads(unit) && !new.starts(unit)) => Subject::TimeWithdrawn,
+        () if TIME_UNITS.iter().any(|unit| reads(unit) && !new.starts(unit) && old.starts(unit)) => {
+            Subject::TimeWithdrawn
+        }
+        () if TIME_UNITS.iter().any(|unit| reads(unit) && !new.starts(unit)) => Subject::TimeOfOthers,
         () if TIME_UNITS.iter().any(|unit| reads(unit)) => Subject::Time,
         () if path.starts_with(NETWORKS_FOLDER) => Subject::PodNetwork,
         () if path == MAX_PODS_MAP_PATH && new.looks_max_pods_up() => Subject::Gate,

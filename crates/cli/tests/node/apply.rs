@@ -15,6 +15,7 @@ fn brings_every_file_with_its_mode_and_the_gate_last() {
     expected.extend(["/run/nodestrap/lock".to_owned(), "/run/nodestrap/stand-in-units.json".to_owned()]);
     let told = ["/run/nodestrap/report.json", "/run/nodestrap/success", "/var/lib/nodestrap/report.json"];
     expected.extend(told.map(str::to_owned));
+    expected.insert("/var/lib/nodestrap/started.json".to_owned());
     expected.insert("/run/cluster-api/bootstrap-success.complete".to_owned());
     // The links of units lead out of the folder when they are not followed inside the root.
     let new_files: BTreeSet<String> = new_files.into_iter().filter(|path| !links.contains(path)).collect();
@@ -137,7 +138,7 @@ fn follows_a_new_bundle() {
     let sandbox = Sandbox::applied();
     sandbox.deliver(&other_bundle());
     let plain = sandbox.run("apply", &["--progress=plain"]).expect(0).err;
-    assert!(plain.contains("close-gate: it was opened by plan sha256:"), "{plain}");
+    assert!(plain.contains("close-gate: it was opened for bundle sha256:"), "{plain}");
     assert!(text(sandbox.path("/etc/kubernetes/bootstrap-kubelet.kubeconfig")).contains("10.0.0.20"));
     sandbox.run("gate", &[]).expect(0);
     assert!(sandbox.run("apply", &[]).expect(0).out.contains("nothing to do"));

@@ -73,7 +73,7 @@ fn while_the_kubelet_joins_and_after() {
     let json = at(&sandbox, 0, "joining", "is asking https://10.0.0.10:6443");
     assert_eq!((&json["gate"], &json["lastRun"]["outcome"]), (&Value::from("open"), &Value::from("done")));
     let bundle: Value = serde_json::from_str(bundle()).unwrap();
-    sandbox.write(bundle["join"]["clientCertificate"].as_str().unwrap(), "a certificate");
+    sandbox.write(bundle["bundle"]["join"]["clientCertificate"].as_str().unwrap(), "a certificate");
     at(&sandbox, 0, "joined", "has joined https://10.0.0.10:6443");
 }
 

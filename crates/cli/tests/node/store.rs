@@ -85,8 +85,8 @@ fn digest(bundle: &str) -> String {
 
 fn stub(digest: &str, urls: &[String]) -> String {
     serde_json::json!({
-        "apiVersion": "nodestrap.io/v1alpha1", "kind": "BundleReference",
-        "cluster": "demo", "group": "workers", "digest": digest, "urls": urls,
+        "apiVersion": "nodestrap.io/v1alpha2", "kind": "BundleReference",
+        "reference": { "cluster": "demo", "group": "workers", "digest": digest, "urls": urls },
     })
     .to_string()
 }
@@ -250,11 +250,12 @@ fn a_reference_that_cannot_be_used_is_wrong_input() {
         stub("sha256:short", &url),
         stub(&digest(bundle()), &[]),
         stub(&digest(bundle()), &["ftp://store.example/b.json".to_owned()]),
-        stub(&digest(bundle()), &url).replace("v1alpha1", "v9"),
+        stub(&digest(bundle()), &url).replace("v1alpha2", "v9"),
         stub(&digest(bundle()), &url).replace("\"group\"", "\"grupo\""),
-        stub(&digest(bundle()), &url).replace(
+        stub(&digest(bundle()), &url).replacen(
             '}',
             ",\"certificateAuthorities\":\"-----BEGIN CERTIFICATE-----\\nAAAA\\n-----END CERTIFICATE-----\\n\"}",
+            1,
         ),
     ] {
         let sandbox = Sandbox::image();

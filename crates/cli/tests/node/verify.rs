@@ -75,7 +75,7 @@ fn a_gate_of_another_bundle_or_a_damaged_one_is_told() {
     let sandbox = Sandbox::applied();
     sandbox.deliver(&other_bundle());
     let found = drift(&sandbox, 4);
-    assert!(found[0].contains("of another bundle"), "{found:?}");
+    assert!(found[0].contains("for another bundle"), "{found:?}");
 }
 
 #[test]

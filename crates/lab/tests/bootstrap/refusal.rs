@@ -33,7 +33,7 @@ fn a_wrong_token_a_wrong_authority_and_a_broken_bundle_are_each_named() {
     let broken = node("broken", &user_data(&good)).before_boot(|root| {
         // Delivered straight into the image, and damaged on the way; cloud-init has nothing to write then.
         std::fs::create_dir_all(root.join("etc/nodestrap"))?;
-        std::fs::write(root.join("etc/nodestrap/bundle.json"), b"{\"apiVersion\":\"nodestrap.io/v1alpha1\"")?;
+        std::fs::write(root.join("etc/nodestrap/bundle.json"), b"{\"apiVersion\":\"nodestrap.io/v1alpha2\"")?;
         std::fs::write(root.join("etc/cloud/cloud-init.disabled"), b"")?;
         Ok(())
     });

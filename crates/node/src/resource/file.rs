@@ -302,12 +302,12 @@ impl Family for Files {
     fn verify(&self, node: &Node<'_>) -> Result<Verified, StepError> {
         let mut drift = Vec::new();
         for file in &node.files {
-            drift.extend(look_at(node.tools.disk, file, node.tools.ownership, COMPARED_BYTES)?);
             let leftover = files::has_leftover(node.tools.disk, file.path.as_path());
             if leftover.map_err(|error| file_error(&error))? {
-                let found = "a temporary file beside it";
+                let found = "a temporary file of an interrupted write";
                 drift.push(Difference::new(file.path.as_str(), Aspect::Leftover, "none", found));
             }
+            drift.extend(look_at(node.tools.disk, file, node.tools.ownership, COMPARED_BYTES)?);
         }
         Ok(Verified { drift, remarks: Vec::new() })
     }

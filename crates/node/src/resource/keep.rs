@@ -11,6 +11,7 @@ use host::files;
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, BEFORE_FOLDER, Before, KEPT_MODE, RECORD_PATH, Record};
+use super::started::STARTED_PATH;
 use super::{Deed, FAMILIES, Node};
 use crate::failure::{disk_error, file_error};
 use crate::reset;
@@ -82,8 +83,12 @@ fn missing(node: &Node<'_>) -> Result<Option<String>, StepError> {
     if let Some(path) = retakable(node, &wanted)?.first() {
         return Ok(Some(format!("the copy of {path} is not whole")));
     }
-    let leftover = files::has_leftover(disk, Path::new(RECORD_PATH)).map_err(|error| file_error(&error))?;
-    Ok(leftover.then(|| format!("{RECORD_PATH}: left over by an interrupted run")))
+    for path in [RECORD_PATH, STARTED_PATH] {
+        if files::has_leftover(disk, Path::new(path)).map_err(|error| file_error(&error))? {
+            return Ok(Some(format!("{path}: left over by an interrupted run")));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes the record and the originals that it names.
@@ -94,6 +99,7 @@ fn keep(node: &Node<'_>) -> Result<(), StepError> {
     let write = || {
         for folder in [STATE_FOLDER, BEFORE_FOLDER] {
             disk.make_folder(Path::new(folder), STATE_FOLDER_MODE)?;
+            files::remove_leftovers(disk, Path::new(folder))?;
         }
         let mut copies = Vec::new();
         for path in retakable_on(disk, &wanted)? {

@@ -135,9 +135,9 @@ pub(crate) trait Family: Sync {
     fn undo(&self, record: &Record) -> Vec<UndoStep>;
 }
 
-/// Files before folders and gates, because those follow from them.
+/// Folders after files and gates, because they follow from them; what people look at first comes first.
 pub(crate) const FAMILIES: [&dyn Family; 6] =
-    [&file::Files, &gate::Gates, &unit::UnitFamily, &snap::SnapFamily, &folder::Folders, &hook::Hooks];
+    [&gate::Gates, &file::Files, &unit::UnitFamily, &snap::SnapFamily, &folder::Folders, &hook::Hooks];
 
 /// What a look at one family found.
 #[derive(Default)]
