@@ -7,9 +7,9 @@ use crate::values::{Values, flatten, leaf_changes};
 pub struct Hooks;
 
 /// Why nobody can say whether what a hook did is still so.
-pub const CANNOT_BE_OBSERVED: &str = "what it did is known to its author only";
+pub const CANNOT_BE_OBSERVED: &str = "what a hook did is known to its author only";
 /// Why nobody can take back what a hook did.
-pub const CANNOT_BE_UNDONE: &str = "what it did is known to its author only: undo it by hand where it matters";
+pub const CANNOT_BE_UNDONE: &str = "what a hook did is known to its author only; undo it by hand where it matters";
 
 impl Family for Hooks {
     fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {

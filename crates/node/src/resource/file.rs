@@ -68,6 +68,13 @@ impl From<&File> for PlannedFile {
     }
 }
 
+/// Files beside their places, and who reads them.
+pub(crate) struct StagedFiles {
+    staged: Staged,
+    readers: BTreeSet<UnitName>,
+    count: usize,
+}
+
 /// A temporary file beside the one that it was for, left by an interrupted run.
 #[derive(Clone, Copy, PartialEq)]
 enum Leftovers {
@@ -102,8 +109,8 @@ impl Deed<Node<'_>> for Action {
                 Ok(Condition::AlreadySo)
             }
             // Whoever staged them has just looked.
-            Self::CommitFiles { files } if node.has_staged() => {
-                Ok(Condition::Needed(format!("what differs of {} files is staged", files.len())))
+            Self::CommitFiles { files } if node.count_staged() > 0 => {
+                Ok(Condition::Needed(format!("{} of {} files are staged", node.count_staged(), files.len())))
             }
             Self::CommitFiles { files } | Self::VerifyFiles { files } | Self::CommitHooks { files } => {
                 condition(node, files, Leftovers::Count)
@@ -238,7 +245,7 @@ fn stage(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> {
 }
 
 /// What is there already stays as it is: whoever reads it need not start anew.
-fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(Staged, BTreeSet<UnitName>), StepError> {
+fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<StagedFiles, StepError> {
     let (mut writes, mut readers) = (Vec::new(), BTreeSet::new());
     for planned in planned {
         let file = wanted(node, planned)?;
@@ -248,12 +255,13 @@ fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(Staged, 
             readers.extend(file.read_by.units.iter().cloned());
         }
     }
-    Ok((files::stage(node.tools.disk, &writes).map_err(|error| file_error(&error))?, readers))
+    let staged = files::stage(node.tools.disk, &writes).map_err(|error| file_error(&error))?;
+    Ok(StagedFiles { staged, readers, count: writes.len() })
 }
 
 /// What was there before, and that readers have to start anew, is durable when the first name is switched.
-fn switch_in(node: &Node<'_>, (mut staged, readers): (Staged, BTreeSet<UnitName>)) -> Result<(), StepError> {
-    let disk = node.tools.disk;
+fn switch_in(node: &Node<'_>, files: StagedFiles) -> Result<(), StepError> {
+    let (disk, StagedFiles { mut staged, readers, .. }) = (node.tools.disk, files);
     let noted = node
         .forget_starts(&readers)
         .and_then(|()| staged.sync_before_switch(disk, Path::new(RECORD_PATH)).map_err(|error| disk_error(&error)));
@@ -275,13 +283,13 @@ fn read_back(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> 
 }
 
 impl Node<'_> {
-    fn has_staged(&self) -> bool {
-        self.staged.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    fn count_staged(&self) -> usize {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, |staged| staged.count)
     }
 
     /// What a run staged that failed before its commit: secrets and space that nobody needs.
     pub(crate) fn discard_staged(&self) {
-        if let Some((staged, _)) = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(StagedFiles { staged, .. }) = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take() {
             files::discard(self.tools.disk, staged);
         }
     }

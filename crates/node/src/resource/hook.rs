@@ -135,7 +135,7 @@ impl Deed<Undoing<'_>> for Undo {
 
     fn apply(&self, _: &Undoing<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
         let Self::TellOfHooks { hooks } = self;
-        hooks.iter().for_each(|hook| context.detail(format!("hook {hook:?} cannot be undone: {CANNOT_BE_UNDONE}")));
+        context.detail(format!("{} cannot be undone: {CANNOT_BE_UNDONE}", hooks.join(", ")));
         Ok(())
     }
 }

@@ -13,16 +13,15 @@ pub(crate) mod snap;
 pub(crate) mod started;
 pub(crate) mod unit;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bundle::resource::Difference;
-use bundle::{Bundle, Digest, File, Snap, UnitName};
+use bundle::{Bundle, Digest, File, Snap};
 use engine::{Clock, Condition, History, StepContext, StepError, Timestamp};
 use host::disk::Disk;
-use host::files::Staged;
 use host::snaps::Snaps;
 use host::units::Units;
 
@@ -55,8 +54,8 @@ pub(crate) struct Node<'a> {
     pub(crate) newest_record: Timestamp,
     /// `stage-files` found every file as planned, so nothing has changed one since and nobody needs to look again.
     pub(crate) files_are_as_planned: AtomicBool,
-    /// What `stage-files` left for `commit-files` of the same run, and who reads it.
-    pub(crate) staged: Mutex<Option<(Staged, BTreeSet<UnitName>)>>,
+    /// What `stage-files` left for `commit-files` of the same run.
+    pub(crate) staged: Mutex<Option<file::StagedFiles>>,
     /// Held while what units were started with is written down.
     pub(crate) starts: Mutex<()>,
 }
