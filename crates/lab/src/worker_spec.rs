@@ -16,6 +16,8 @@ pub struct WorkerSpec {
     pub token: String,
     pub authority_pem: String,
     pub service_cidrs: &'static str,
+    /// Of the group, as a mapping in YAML.
+    pub labels: &'static str,
     /// More fields of the Cluster's spec, in YAML, from the first column on.
     pub cluster: String,
     /// More fields of the NodeGroup's spec, likewise.
@@ -37,6 +39,7 @@ impl WorkerSpec {
             token: lab.bootstrap_token().to_owned(),
             authority_pem: lab.ca_pem().to_owned(),
             service_cidrs: "[10.98.0.0/24]",
+            labels: "{example.com/pool: workers}",
             cluster: String::new(),
             group: String::new(),
         }
@@ -46,7 +49,7 @@ impl WorkerSpec {
     pub fn text(&self) -> String {
         let authority = indented(&self.authority_pem, 6);
         let (cluster, group) = (indented(&self.cluster, 2), indented(&self.group, 2));
-        let Self { token, service_cidrs, .. } = self;
+        let Self { token, service_cidrs, labels, .. } = self;
         format!(
             "\
 apiVersion: nodestrap.io/v1alpha1
@@ -63,7 +66,7 @@ apiVersion: nodestrap.io/v1alpha1
 kind: NodeGroup
 metadata: {{name: workers}}
 spec:
-  labels: {{example.com/pool: workers}}
+  labels: {labels}
   kubelet:
     config: {{cgroupDriver: cgroupfs, failCgroupV1: false, failSwapOn: false, localStorageCapacityIsolation: false}}
   containerRuntime:

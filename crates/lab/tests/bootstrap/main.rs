@@ -12,3 +12,4 @@ mod reboot;
 mod refusal;
 mod support;
 mod told;
+mod walks;
