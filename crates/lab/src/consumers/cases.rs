@@ -30,9 +30,14 @@ pub struct Document {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Manifest {
     digest: String,
+    bundle: Bundle,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bundle {
     kubernetes_version: String,
     gate: Gate,
 }
@@ -111,7 +116,8 @@ pub fn check_delivered(cases: &[Case], content: &str) -> Result<()> {
     for case in cases {
         let (Some(manifest), Some(path)) = (case.manifest()?, case.file("bundle.json")) else { continue };
         let rendered = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let referred = reference["kind"] == "BundleReference" && reference["digest"] == manifest.digest.as_str();
+        let referred =
+            reference["kind"] == "BundleReference" && reference["reference"]["digest"] == manifest.digest.as_str();
         if content == rendered || referred {
             return Ok(());
         }
@@ -122,12 +128,12 @@ pub fn check_delivered(cases: &[Case], content: &str) -> Result<()> {
 impl Case {
     /// As "1.36"; nothing for a case that renders no bundle, such as one that the renderer refuses.
     pub fn kubernetes_minor(&self) -> Result<Option<String>> {
-        Ok(self.manifest()?.map(|manifest| minor_of(&manifest.kubernetes_version)))
+        Ok(self.manifest()?.map(|manifest| minor_of(&manifest.bundle.kubernetes_version)))
     }
 
     /// The variables that the gate gives to the kubelet's unit.
     pub fn gate_environment(&self) -> Result<Vec<(String, String)>> {
-        Ok(self.manifest()?.map(|manifest| manifest.gate.environment.into_iter().collect()).unwrap_or_default())
+        Ok(self.manifest()?.map(|manifest| manifest.bundle.gate.environment.into_iter().collect()).unwrap_or_default())
     }
 
     fn manifest(&self) -> Result<Option<Manifest>> {
@@ -221,14 +227,17 @@ mod tests {
     #[test]
     fn only_the_rendered_bundle_or_a_reference_to_it_may_be_delivered() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let manifest = r#"{"digest": "sha256:1", "kubernetesVersion": "1.36.3", "gate": {"environment": {}}}"#;
+        let manifest =
+            r#"{"digest": "sha256:1", "bundle": {"kubernetesVersion": "1.36.3", "gate": {"environment": {}}}}"#;
         std::fs::write(folder.path().join("manifest.json"), manifest).expect("manifest");
         std::fs::write(folder.path().join("bundle.json"), "{}").expect("bundle");
         let case = Case { name: "x".into(), folder: folder.path().to_owned() };
         let check = |content: &str| check_delivered(std::slice::from_ref(&case), content);
         check("{}").expect("the bundle");
-        check(r#"{"kind": "BundleReference", "digest": "sha256:1"}"#).expect("a reference");
-        for other in ["", "{} ", r#"{"kind": "BundleReference", "digest": "sha256:2"}"#, r#"{"digest": "sha256:1"}"#] {
+        let reference =
+            |digest: u8| format!(r#"{{"kind": "BundleReference", "reference": {{"digest": "sha256:{digest}"}}}}"#);
+        check(&reference(1)).expect("a reference");
+        for other in ["", "{} ", &reference(2), r#"{"reference": {"digest": "sha256:1"}}"#] {
             assert!(check(other).is_err(), "{other}");
         }
     }
