@@ -263,10 +263,14 @@ impl Bundle {
     /// Every file of the node, sorted by path: those of the bundle, and those by which the node's own programs know its fields.
     pub fn all_files(&self) -> Vec<File> {
         let mut files = self.files.clone();
-        files.extend(NetworkSettings::of(self).map(|settings| settings.to_file(self)));
-        files.extend(self.webhook.as_ref().map(Webhook::to_file));
+        files.extend(self.files_of_fields());
         files.sort_by(|one, other| one.path.cmp(&other.path));
         files
+    }
+
+    pub(crate) fn files_of_fields(&self) -> impl Iterator<Item = File> {
+        let network = NetworkSettings::of(self).map(|settings| settings.to_file(self));
+        network.into_iter().chain(self.webhook.as_ref().map(Webhook::to_file))
     }
 
     pub fn file(&self, path: &str) -> Option<&File> {

@@ -23,8 +23,10 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     for (field, text) in texts {
         validate_text(field, text)?;
     }
-    validate_files(&bundle.all_files(), &bundle.gate.path)?;
     validate_sorted(&bundle.files)?;
+    let of_fields: Vec<File> = bundle.files_of_fields().collect();
+    let files: Vec<&File> = bundle.files.iter().chain(&of_fields).collect();
+    validate_files(&files, &bundle.gate.path)?;
     validate_gate(&bundle.gate)?;
     validate_units(bundle)?;
     validate_hooks(bundle)?;
@@ -87,27 +89,26 @@ fn validate_sorted(files: &[File]) -> Result<(), BundleError> {
     }
 }
 
-/// All that the node will write, sorted by path.
-fn validate_files(files: &[File], gate: &AbsolutePath) -> Result<(), BundleError> {
-    if let Some(pair) = files.windows(2).find(|pair| pair[0].path == pair[1].path) {
-        return Err(BundleError::DuplicatePath { path: pair[0].path.to_string() });
-    }
+/// All that the node will write.
+fn validate_files(files: &[&File], gate: &AbsolutePath) -> Result<(), BundleError> {
+    let mut places = BTreeSet::from([gate.as_str()]);
     for file in files {
-        let path = file.path.to_string();
+        let path = || file.path.to_string();
         // A file that is the gate would open it before everything else is durable.
         if file.path == *gate {
-            return Err(BundleError::GateAmongFiles { path });
+            return Err(BundleError::GateAmongFiles { path: path() });
         }
-        let mode = octal::text(file.mode);
+        if !places.insert(&file.path) {
+            return Err(BundleError::DuplicatePath { path: path() });
+        }
         if file.mode > 0o777 {
-            return Err(BundleError::Mode { path, mode });
+            return Err(BundleError::Mode { path: path(), mode: octal::text(file.mode) });
         }
         if file.is_secret() && file.mode != SECRET_MODE {
-            return Err(BundleError::SecretMode { path, mode });
+            return Err(BundleError::SecretMode { path: path(), mode: octal::text(file.mode) });
         }
     }
     // The gate is written too, so no file may need it as a folder, nor the other way round.
-    let places: BTreeSet<&str> = files.iter().map(|file| &file.path).chain([gate]).map(AbsolutePath::as_str).collect();
     for path in files.iter().map(|file| &file.path).chain([gate]) {
         if let Some(parent) = path.folders().find(|folder| places.contains(folder)) {
             return Err(BundleError::FileUnderFile { path: path.to_string(), parent: parent.to_owned() });

@@ -4,14 +4,14 @@
 //! state the digest, which covers the manifest: everything but the contents, which stand there as SHA-256.
 
 use data_encoding::BASE64;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::bundle::Bundle;
 use crate::check::validate_bundle;
 use crate::content::Content;
 use crate::error::BundleError;
-use crate::json::{canonical, pretty};
+use crate::json::{canonical, canonical_value, pretty_value, to_value};
 use crate::names::{AbsolutePath, Digest};
 
 /// The one version of the format that this nodestrap writes and reads.
@@ -27,7 +27,7 @@ const MANIFEST_MODE: u32 = 0o600;
 /// More than any file's entry needs besides the content.
 const ENTRY_BYTES: usize = 512;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Document<B> {
     api_version: String,
@@ -57,19 +57,25 @@ impl Bundle {
 
     /// The self-contained file. It holds secrets: write it with mode 0600.
     pub fn to_json(&self) -> String {
-        let mut document = self.document();
+        self.to_json_with_digest().0
+    }
+
+    /// The same, and the digest that it states.
+    pub fn to_json_with_digest(&self) -> (String, Digest) {
+        let (mut document, digest) = self.document();
         if let Some(Value::Array(entries)) = document.pointer_mut("/bundle/files") {
             for (entry, file) in entries.iter_mut().zip(&self.files) {
                 file.content.add_to(&mut entry["content"]);
             }
         }
-        pretty(&document)
+        (pretty_value(&document), digest)
     }
 
-    fn document(&self) -> Value {
-        let (api_version, kind) = (API_VERSION.to_owned(), KIND.to_owned());
-        // Names and texts only: nothing of a bundle can fail to be written.
-        serde_json::to_value(Document { api_version, kind, digest: self.digest(), bundle: self }).unwrap_or_default()
+    /// Without the contents.
+    fn document(&self) -> (Value, Digest) {
+        let bundle = to_value(self);
+        let digest = Digest::of(canonical_value(&bundle).as_bytes());
+        (json!({ "apiVersion": API_VERSION, "kind": KIND, "digest": digest, "bundle": bundle }), digest)
     }
 
     /// Reads what [`Bundle::to_json`] wrote. Anything else is refused, never repaired.
@@ -81,7 +87,7 @@ impl Bundle {
 
     /// The folder form as relative path, mode and content: `manifest.json`, then `root/…` in order of path.
     pub fn to_folder(&self) -> Vec<(String, u32, Vec<u8>)> {
-        let manifest = pretty(&self.document()).into_bytes();
+        let manifest = pretty_value(&self.document().0).into_bytes();
         let files = self.files.iter().map(|file| (format!("root{}", file.path), file.mode, file.content.to_vec()));
         std::iter::once(("manifest.json".to_owned(), MANIFEST_MODE, manifest)).chain(files).collect()
     }

@@ -2,40 +2,46 @@
 //!
 //! The order of serde_json's own map depends on a feature that any crate of a build may turn on, so keys are sorted here.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// Sorted keys, no white space.
 pub fn canonical(value: &impl Serialize) -> String {
-    serde_json::to_string(&sorted(value)).unwrap_or_default()
+    canonical_value(&to_value(value))
 }
 
 /// Sorted keys, two spaces of indentation, a newline at the end.
 pub fn pretty(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(&sorted(value)).unwrap_or_default() + "\n"
-}
-
-/// A value whose maps have an order of their own.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Sorted {
-    Map(BTreeMap<String, Sorted>),
-    List(Vec<Sorted>),
-    Leaf(Value),
+    pretty_value(&to_value(value))
 }
 
 /// What a bundle is made of has string keys and plain values, so that nothing of it can fail to be written.
-fn sorted(value: &impl Serialize) -> Sorted {
-    sort(serde_json::to_value(value).unwrap_or_default())
+pub(crate) fn to_value(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
 }
 
-fn sort(value: Value) -> Sorted {
-    match value {
-        Value::Object(fields) => Sorted::Map(fields.into_iter().map(|(name, value)| (name, sort(value))).collect()),
-        Value::Array(items) => Sorted::List(items.into_iter().map(sort).collect()),
-        leaf => Sorted::Leaf(leaf),
+pub(crate) fn canonical_value(value: &Value) -> String {
+    serde_json::to_string(&Sorted(value)).unwrap_or_default()
+}
+
+pub(crate) fn pretty_value(value: &Value) -> String {
+    serde_json::to_string_pretty(&Sorted(value)).unwrap_or_default() + "\n"
+}
+
+/// Writes the fields of each map in the order of their names.
+struct Sorted<'v>(&'v Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => {
+                let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+                serializer.collect_map(sorted.into_iter().map(|(name, value)| (name, Sorted(value))))
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
+            leaf => leaf.serialize(serializer),
+        }
     }
 }
 

@@ -13,8 +13,8 @@ use crate::error::RenderError;
 /// The `#cloud-config` document. It holds the bundle's secrets; its length is what the 16 KiB of some clouds limit.
 pub fn cloud_config(bundle: &Bundle) -> Result<String, RenderError> {
     bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
-    let digest = bundle.digest();
-    Ok(render(bundle, &digest, bundle.to_json().as_bytes()))
+    let (json, digest) = bundle.to_json_with_digest();
+    Ok(render(bundle, &digest, json.as_bytes()))
 }
 
 /// The document that puts `payload`, the bundle of this digest or a stub of it, into its place.

@@ -132,8 +132,7 @@ pub enum Carries {
 pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, RenderError> {
     delivery.bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     validate_installation(delivery.installation)?;
-    let digest = delivery.bundle.digest();
-    let json = delivery.bundle.to_json();
+    let (json, digest) = delivery.bundle.to_json_with_digest();
     let whole = assemble(format, delivery, &digest, json.as_bytes(), Carries::Bundle)?;
     let Some(limit) = delivery.provider.limit().filter(|limit| whole.bytes.len() > *limit) else {
         return Ok(whole);
