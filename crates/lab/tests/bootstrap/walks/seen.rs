@@ -54,9 +54,13 @@ pub(crate) struct Tree(BTreeMap<String, Entry>);
 
 impl Tree {
     pub(crate) fn of(machine: &Node) -> Result<Self> {
+        Self::below(&machine.root())
+    }
+
+    fn below(root: &Path) -> Result<Self> {
         let mut entries = BTreeMap::new();
         for folder in FOLDERS {
-            walk(&machine.root(), folder, &mut entries)?;
+            walk(root, folder, &mut entries)?;
         }
         Ok(Self(entries))
     }
@@ -193,4 +197,36 @@ fn show(machine: &Node, properties: &[&str], units: &BTreeSet<String>) -> Result
         units.iter().cloned().zip(blocks.map(|block| block.collect::<BTreeMap<_, _>>())).collect();
     anyhow::ensure!(by_name.values().all(|unit| unit.len() == properties.len()), "systemctl show said:\n{shown}");
     Ok(by_name)
+}
+
+/// A comparison that does not see what is left behind is worth nothing.
+#[test]
+fn what_an_earlier_bundle_left_would_be_seen() {
+    let roots = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    for (root, machine) in roots.iter().zip(["one", "two"]) {
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        write("etc/hostname", machine);
+        write("etc/kubernetes/kubelet.env", &format!("A=b\nNODESTRAP_MACHINE={machine}\nNODESTRAP_GATE={machine}\n"));
+        write("etc/same", "same");
+        write("usr/local/bin/same", "same");
+    }
+    let [one, two] = roots.each_ref().map(tempfile::TempDir::path);
+    let seen = || [one, two].map(|root| Tree::below(root).expect("readable").comparable());
+    let [before, after] = seen();
+    assert_eq!(before.differences(&after), Vec::<String>::new());
+
+    std::fs::write(two.join("etc/kubernetes/kubelet.env"), "A=c\n").expect("written");
+    std::fs::set_permissions(two.join("etc/same"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+    std::os::unix::fs::symlink("nowhere", two.join("etc/link")).expect("linked");
+    std::fs::create_dir(two.join("usr/local/empty")).expect("made");
+    std::fs::remove_file(two.join("usr/local/bin/same")).expect("removed");
+    let [before, after] = seen();
+    let wrong = before.differences(&after);
+    let paths: Vec<&str> = wrong.iter().filter_map(|line| line.split(": ").next()).collect();
+    let expected = ["/etc/kubernetes/kubelet.env", "/etc/link", "/etc/same", "/usr/local/bin/same", "/usr/local/empty"];
+    assert_eq!(paths, expected, "{wrong:#?}");
 }

@@ -22,8 +22,8 @@ const fn part(place: Place, field: &'static str, choices: &'static [&'static str
     Part { place, field, choices }
 }
 
-/// Authorities are added or made anew under their names, never taken away: a machine that has trusted one goes on to do so
-/// until it is replaced, as `render --diff` says.
+/// Only ever more of them. One that is taken away is trusted until the machine is replaced, as `render --diff` says; and one
+/// that takes the place of another under the same name is not hashed anew by `update-ca-certificates`.
 const AUTHORITIES: &str = "trust";
 
 const PARTS: [Part; 16] = [
@@ -123,8 +123,8 @@ const PARTS: [Part; 16] = [
         AUTHORITIES,
         &[
             "",
-            "certificateAuthorities: [{name: walk, certificate: {file: FOLDER/one.crt}}]",
-            "certificateAuthorities: [{name: walk, certificate: {file: FOLDER/two.crt}}]",
+            "certificateAuthorities: [{name: one, certificate: {file: FOLDER/one.crt}}]",
+            "certificateAuthorities: [{name: one, certificate: {file: FOLDER/one.crt}}, {name: two, certificate: {file: FOLDER/two.crt}}]",
         ],
     ),
 ];
@@ -184,9 +184,7 @@ impl Wishes {
 
     fn keep_authorities_of(&mut self, first: &Self) {
         for (index, _) in PARTS.iter().enumerate().filter(|(_, part)| part.field == AUTHORITIES) {
-            if self.chosen[index] == 0 {
-                self.chosen[index] = first.chosen[index];
-            }
+            self.chosen[index] = self.chosen[index].max(first.chosen[index]);
         }
     }
 
