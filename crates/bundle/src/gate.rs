@@ -47,22 +47,27 @@ pub fn render_gate(environment: &BTreeMap<String, String>) -> Vec<u8> {
     );
     // A second seal would make the last line ambiguous to readers that take the first assignment.
     for (name, value) in environment.iter().filter(|(name, _)| *name != SEAL) {
-        text.push_str(name);
-        text.push_str("=\"");
-        for character in value.chars() {
-            // The characters that systemd, like a shell, treats specially inside double quotes.
-            if matches!(character, '"' | '\\' | '`' | '$') {
-                text.push('\\');
-            }
-            text.push(character);
-        }
-        text.push_str("\"\n");
+        write_variable(&mut text, name, value);
     }
     let seal = sha256_hex(text.as_bytes());
     text.push_str(SEAL_PREFIX);
     text.push_str(&seal);
     text.push('\n');
     text.into_bytes()
+}
+
+/// One line that systemd's `EnvironmentFile=` and a shell's `source` read alike. The value has no control characters.
+pub fn write_variable(text: &mut String, name: &str, value: &str) {
+    text.push_str(name);
+    text.push_str("=\"");
+    for character in value.chars() {
+        // The characters that both treat specially inside double quotes.
+        if matches!(character, '"' | '\\' | '`' | '$') {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text.push_str("\"\n");
 }
 
 /// The environment of a whole gate file, without the seal.

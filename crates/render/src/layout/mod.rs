@@ -145,16 +145,7 @@ fn environment_file<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>)
         "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n",
     );
     for (name, value) in variables {
-        text.push_str(name);
-        text.push_str("=\"");
-        for character in value.chars() {
-            // The characters that both treat specially inside double quotes; a spec has no control characters here.
-            if matches!(character, '"' | '\\' | '`' | '$') {
-                text.push('\\');
-            }
-            text.push(character);
-        }
-        text.push_str("\"\n");
+        bundle::gate::write_variable(&mut text, name, value);
     }
     text.into_bytes()
 }
