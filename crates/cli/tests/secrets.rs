@@ -207,7 +207,7 @@ fn no_secret_of_any_input_is_said_or_left_where_others_read() {
         });
         sandbox.deliver(&stub.to_string());
         // Of an earlier bundle: whoever was told then is told now.
-        sandbox.write("/etc/nodestrap/webhook.json", &settings.to_string());
+        sandbox.write("/etc/nodestrap/webhook.json", settings.to_string());
         sandbox.chmod("/etc/nodestrap/webhook.json", 0o600);
     }
 
