@@ -228,15 +228,16 @@ fn check_strays(node: &Node<'_>, planned: &[PlannedFile]) -> Result<Condition, S
 }
 
 fn stage(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> {
-    let disk = node.tools.disk;
+    let (disk, mut removed_any) = (node.tools.disk, false);
     for folder in folders(planned) {
         let removed = files::remove_leftovers(disk, folder).map_err(|error| file_error(&error))?;
         if !removed.is_empty() {
             disk.sync_folder(folder).map_err(|error| disk_error(&error))?;
+            removed_any = true;
         }
     }
     // Leftovers may have been all that was wrong.
-    if condition(node, planned, Leftovers::AreStrays)? == Condition::AlreadySo {
+    if removed_any && condition(node, planned, Leftovers::AreStrays)? == Condition::AlreadySo {
         return Ok(());
     }
     let staged = stage_differing(node, planned)?;

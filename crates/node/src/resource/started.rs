@@ -72,10 +72,12 @@ impl Node<'_> {
         }
         let (path, bytes) = (Path::new(STARTED_PATH), sealed::print(&started));
         disk.make_folder(Path::new(STATE_FOLDER), STATE_FOLDER_MODE).map_err(|error| disk_error(&error))?;
+        files::write_volatile(disk, path, MODE, &bytes).map_err(|error| file_error(&error))?;
         match durable {
-            Durable::Now => files::write_durable(disk, path, MODE, &bytes, None),
-            Durable::Later => files::write_volatile(disk, path, MODE, &bytes),
+            Durable::Later => Ok(()),
+            // The folders above are durable since the journal was made.
+            Durable::Now => disk.sync_file(path).and_then(|()| disk.sync_folder(Path::new(STATE_FOLDER))),
         }
-        .map_err(|error| file_error(&error))
+        .map_err(|error| disk_error(&error))
     }
 }
