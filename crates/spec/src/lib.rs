@@ -69,7 +69,6 @@ pub use texts::{
     AbsolutePath, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry,
     Registry, Sha256, Sha512, SysctlName, UnitName, VariableName, WebUrl,
 };
-pub use tree::read_yaml;
 pub use values::{
     ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
     HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED, Reservation,

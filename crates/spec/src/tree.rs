@@ -6,10 +6,9 @@
 use std::collections::HashMap;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, StrInput};
-use serde_json::Value;
 
 use crate::decode::Drafts;
-use crate::source::{Source, Sources, Span, number};
+use crate::source::{Source, Span, number};
 
 /// A spec of a thousand groups is far below; a hostile file is stopped early.
 const MAX_BYTES: usize = 1 << 20;
@@ -67,36 +66,8 @@ impl Node {
 
 /// The documents of a stream. Whether it was read to its end is known from `drafts.is_malformed`.
 pub(crate) fn read_documents(file: usize, source: &Source, drafts: &Drafts) -> Vec<Node> {
-    read_limited(file, source, drafts, MAX_BYTES)
-}
-
-/// One document of somebody else's, as far as it is understood: mappings, lists and texts. What a text means (`yes`, `0644`)
-/// is for the caller to decide. `None` for what is no YAML, has aliases, or is larger, deeper or longer than is ever needed.
-pub fn read_yaml(text: &str, most_bytes: usize) -> Option<Value> {
-    let source = Source::new("", text);
-    let sources = Sources::new(std::slice::from_ref(&source));
-    let drafts = Drafts::new(&sources);
-    let documents = read_limited(0, &source, &drafts, most_bytes);
-    let [document] = documents.as_slice() else { return None };
-    let value = plain(document)?;
-    drafts.finish().is_empty().then_some(value)
-}
-
-fn plain(node: &Node) -> Option<Value> {
-    Some(match &node.kind {
-        _ if node.is_missing() => Value::Null,
-        Kind::Scalar { text, .. } => Value::from(text.as_str()),
-        Kind::List(items) => Value::Array(items.iter().map(plain).collect::<Option<_>>()?),
-        Kind::Map(entries) => Value::Object(
-            entries.iter().map(|entry| Some((entry.key.clone(), plain(&entry.value)?))).collect::<Option<_>>()?,
-        ),
-        Kind::Refused => return None,
-    })
-}
-
-fn read_limited(file: usize, source: &Source, drafts: &Drafts, most_bytes: usize) -> Vec<Node> {
     let start = Span { file, line: 1, column: 1, end_line: 1, end_column: 2 };
-    if source.text.len() > most_bytes {
+    if source.text.len() > MAX_BYTES {
         drafts.malformed(file);
         drafts.report(start, "the file is larger than 1 MiB").advise("split it into several files");
         return Vec::new();

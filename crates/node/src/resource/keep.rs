@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use engine::{Condition, History, StepContext, StepError};
+use host::disk::{Disk, DiskError};
 use host::files;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,7 @@ fn missing(node: &Node<'_>) -> Result<Option<String>, StepError> {
     if known != wanted {
         return Ok(Some("the bundle touches more than is known of".to_owned()));
     }
-    if let Some(path) = retakable(node, &wanted)?.first() {
+    if let Some(path) = retakable(disk, &wanted).map_err(|error| disk_error(&error))?.first() {
         return Ok(Some(format!("the copy of {path} is not whole")));
     }
     for path in [RECORD_PATH, STARTED_PATH] {
@@ -102,7 +103,7 @@ fn keep(node: &Node<'_>) -> Result<(), StepError> {
             files::remove_leftovers(disk, Path::new(folder))?;
         }
         let mut copies = Vec::new();
-        for path in retakable_on(disk, &wanted)? {
+        for path in retakable(disk, &wanted)? {
             copies.extend(record::take_original(disk, &path)?);
         }
         if known.is_none() {
@@ -117,12 +118,8 @@ fn keep(node: &Node<'_>) -> Result<(), StepError> {
     write().map_err(|error| file_error(&error))
 }
 
-fn retakable(node: &Node<'_>, record: &Record) -> Result<Vec<String>, StepError> {
-    retakable_on(node.tools.disk, record).map_err(|error| disk_error(&error))
-}
-
 /// Originals whose copies are missing or torn, and which are still in their places.
-fn retakable_on(disk: &dyn host::disk::Disk, record: &Record) -> Result<Vec<String>, host::disk::DiskError> {
+fn retakable(disk: &dyn Disk, record: &Record) -> Result<Vec<String>, DiskError> {
     let mut paths = Vec::new();
     for (path, before) in record::originals(record) {
         let Before::File { sha256, .. } = before else { continue };
