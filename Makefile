@@ -13,13 +13,13 @@ DENY := $(NODESTRAP_CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 help:
 	@echo 'make try     build, then bootstrap a throw-away node in a sandbox folder (no root, no network)'
 	@echo 'make test    install what the tests need, then run them all (first run: an hour, then under 20 minutes)'
-	@echo 'make soak    every sweep in full: crashes, walks from bundle to bundle, also on booted nodes (root; hours)'
-	@echo 'make lint    format, clippy, licences'
+	@echo 'make soak    every sweep in full: crashes, walks from bundle to bundle, also on booted nodes; two builds compared (root; hours)'
+	@echo 'make lint    format, clippy, licences, advisories where their database can be had'
 	@echo 'make unit    the tests that need nothing but Rust'
 	@echo 'make booted  the tests on booted nodes (root)'
 	@echo 'make lab     a real cluster to play with on this machine (root)'
 	@echo 'make bench   measure beside the peers (root)'
-	@echo 'make dist    the static binary, manual pages, completions, units and a Debian package, with checksums'
+	@echo 'make dist    the static binary, an SBOM, manual pages, completions, units and a Debian package, with checksums'
 	@echo 'make docs    the generated parts of docs/reference'
 	@echo 'make fuzz    feed everything that reads with anything (nightly Rust; FUZZ_SECONDS for each target)'
 
@@ -39,6 +39,7 @@ soak: export NODESTRAP_SEEDS = 100000
 soak: export NODESTRAP_WALKS = 100000
 soak: export NODESTRAP_BOOTED_WALKS = 20
 soak: test
+	scripts/reproduce
 
 # Debian packages (as root), Kubernetes and the node's root file system: once, then a matter of milliseconds.
 setup: claim
@@ -48,6 +49,7 @@ lint: claim $(DENY)
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 	$(DENY) --log-level error check bans licenses sources
+	scripts/check-advisories $(DENY)
 
 unit: claim
 	cargo test --locked --workspace --exclude lab --quiet

@@ -135,7 +135,7 @@ pub struct Unit {
 pub struct UnitNature {
     /// It does something and is over: that it does not run any more says nothing.
     pub oneshot: bool,
-    /// It has an `[Install]` section; without one there is nothing to enable.
+    /// Its `[Install]` section says what shall start it at boot; without that there is nothing to enable.
     pub installable: bool,
 }
 
@@ -278,6 +278,17 @@ impl Bundle {
         found.ok().map(|index| &self.files[index])
     }
 
+    /// Takes the credentials away with which a node joins, if they are the ones with this digest, a secret, and not what the
+    /// kubelet goes on with. The digest of the bundle stays what it is. Whether there was anything to take away.
+    pub fn spend(&mut self, sha256: &str) -> bool {
+        let place = &self.join.bootstrap_kubeconfig;
+        let is_kept = *place == self.join.kubeconfig;
+        let given = self.files.iter_mut().find(|file| file.path == *place && file.is_secret() && !is_kept);
+        let Some(file) = given.filter(|file| !file.content.is_spent() && file.sha256() == sha256) else { return false };
+        file.content = Content::spent(file.content.sum());
+        true
+    }
+
     /// The file of a unit, if the bundle brings it.
     pub fn unit_file(&self, unit: &UnitName) -> Option<&File> {
         self.file(&format!("{UNIT_FOLDER}/{unit}"))
@@ -329,7 +340,7 @@ impl Readers {
 }
 
 impl Secrecy {
-    fn is_public(&self) -> bool {
+    pub(crate) fn is_public(&self) -> bool {
         *self == Self::Public
     }
 }
@@ -385,6 +396,9 @@ impl TryFrom<WrittenFile> for File {
     fn try_from(written: WrittenFile) -> Result<Self, String> {
         let WrittenFile { path, mode, secrecy, read_by, content } = written;
         let content = content.prove().map_err(|problem| format!("the file '{path}' {problem}"))?;
+        if content.is_spent() && secrecy != Secrecy::Secret {
+            return Err(format!("the file '{path}' is spent, but no secret"));
+        }
         Ok(Self { path, mode, secrecy, read_by, content })
     }
 }
@@ -433,11 +447,11 @@ pub(crate) mod octal {
         format!("{mode:04o}")
     }
 
-    pub(super) fn serialize<S: Serializer>(mode: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(mode: &u32, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&text(*mode))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
         let written = String::deserialize(deserializer)?;
         let mode = u32::from_str_radix(&written, 8).ok().filter(|mode| *mode <= 0o777 && text(*mode) == written);
         mode.ok_or_else(|| D::Error::custom(format!("the mode '{written}' is not four octal digits up to '0777'")))

@@ -8,7 +8,7 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::names::sha256_hex;
+use crate::names::{is_lower_hex, sha256_hex};
 
 /// Bytes that do not change; copies share them, and their digest. Serialised they are their [`Sum`]: whoever carries the bytes
 /// too adds them with [`Content::add_to`].
@@ -18,6 +18,8 @@ pub struct Content(Arc<Known>);
 struct Known {
     bytes: Vec<u8>,
     sha256: OnceLock<String>,
+    /// How many bytes there were before they were taken away; then the digest is that of those.
+    spent: Option<u64>,
 }
 
 /// What proves a content without being it.
@@ -39,6 +41,8 @@ pub(crate) struct Written {
     text: Option<String>,
     #[serde(default)]
     base64: Option<String>,
+    #[serde(default)]
+    spent: bool,
 }
 
 impl Content {
@@ -52,12 +56,22 @@ impl Content {
     }
 
     pub fn sum(&self) -> Sum {
-        Sum { sha256: self.sha256().to_owned(), size: self.len() as u64 }
+        Sum { sha256: self.sha256().to_owned(), size: self.0.spent.unwrap_or(self.len() as u64) }
+    }
+
+    /// What is left of a secret that has done its work: its sum, and no bytes.
+    pub fn spent(sum: Sum) -> Self {
+        Self(Arc::new(Known { bytes: Vec::new(), sha256: OnceLock::from(sum.sha256), spent: Some(sum.size) }))
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.0.spent.is_some()
     }
 
     /// The bytes beside their sum, for who carries both.
     pub(crate) fn add_to(&self, sum: &mut Value) {
         let (name, value) = match self.text() {
+            _ if self.is_spent() => ("spent", Value::from(true)),
             Some(text) => ("text", Value::from(text)),
             None => ("base64", BASE64.encode(self).into()),
         };
@@ -68,9 +82,12 @@ impl Content {
 impl Written {
     /// The bytes, proved. Nothing of them is in an error: they may be a secret.
     pub(crate) fn prove(self) -> Result<Content, String> {
-        let content: Content = match (self.text, self.base64) {
-            (Some(text), None) => text.into(),
-            (None, Some(encoded)) => {
+        let content: Content = match (self.text, self.base64, self.spent) {
+            (None, None, true) if is_lower_hex(&self.sha256, 64) => {
+                return Ok(Content::spent(Sum { sha256: self.sha256, size: self.size }));
+            }
+            (Some(text), None, false) => text.into(),
+            (None, Some(encoded), false) => {
                 BASE64.decode(encoded.as_bytes()).map_err(|_| "has content that is not base64".to_owned())?.into()
             }
             _ => return Err("must have its content either as 'text' or as 'base64'".to_owned()),
@@ -102,13 +119,16 @@ impl Deref for Content {
 
 impl<T: Into<Vec<u8>>> From<T> for Content {
     fn from(bytes: T) -> Self {
-        Self(Arc::new(Known { bytes: bytes.into(), sha256: OnceLock::new() }))
+        Self(Arc::new(Known { bytes: bytes.into(), sha256: OnceLock::new(), spent: None }))
     }
 }
 
 impl PartialEq for Content {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.bytes == other.0.bytes
+        let is_either_spent = self.is_spent() || other.is_spent();
+        // Of what was spent the sum is all that is known.
+        Arc::ptr_eq(&self.0, &other.0)
+            || if is_either_spent { self.sum() == other.sum() } else { self.0.bytes == other.0.bytes }
     }
 }
 
@@ -126,6 +146,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_spent_keeps_its_sum_and_nothing_else() {
+        let whole = Content::from("a token");
+        let spent = Content::spent(whole.sum());
+        assert!(spent.is_spent() && spent.is_empty() && !whole.is_spent());
+        assert_eq!((spent.sum(), &spent), (whole.sum(), &whole));
+        let mut json = serde_json::to_value(&spent).unwrap();
+        spent.add_to(&mut json);
+        let read = |json| serde_json::from_value::<Written>(json).unwrap().prove();
+        assert!(read(json.clone()).unwrap().is_spent());
+        json["text"] = "a token".into();
+        assert!(read(json).is_err(), "either its bytes or none");
+    }
 
     proptest! {
         #[test]

@@ -14,6 +14,9 @@ pub const GATE_PATH: &str = "/etc/kubernetes/kubelet.env";
 /// The gate of the layout eksctl.
 pub const EKSCTL_GATE_PATH: &str = "/etc/eksctl/kubelet.local.env";
 
+/// All of them: nothing else is ever taken for a gate, or away as one.
+pub const GATE_PATHS: [&str; 2] = [GATE_PATH, EKSCTL_GATE_PATH];
+
 /// The variable of the last line; it seals what stands before it and is no part of the environment proper.
 pub const SEAL: &str = "NODESTRAP_GATE";
 

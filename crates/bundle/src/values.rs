@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::format::Format;
 use crate::names::sha256_hex;
 use crate::resource::ValueChange;
 
@@ -115,17 +116,16 @@ pub(crate) fn file_changes(path: &str, old: &[u8], new: &[u8]) -> Vec<ValueChang
 /// `None` where the format is not known, or the content is not well-formed.
 pub(crate) fn parse(path: &str, content: &[u8]) -> Option<Values> {
     let text = std::str::from_utf8(content).ok()?;
-    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     let mut values = Values::new();
-    match extension {
-        "yaml" | "yml" | "kubeconfig" => flatten("", &read_yaml(text)?, &mut values),
-        "json" | "conflist" => flatten("", &serde_json::from_str(text).ok()?, &mut values),
-        "toml" => flatten("", &serde_json::to_value(toml::from_str::<toml::Table>(text).ok()?).ok()?, &mut values),
-        "service" | "socket" | "timer" | "mount" | "path" | "target" => values = sections(text),
-        "conf" if path.contains(".service.d/") => values = sections(text),
-        "env" => values = assignments(text)?,
-        "conf" if path.starts_with("/etc/sysctl.d/") => values = assignments(text)?,
-        _ => return None,
+    match Format::by_name(path)? {
+        Format::Yaml => flatten("", &read_yaml(text)?, &mut values),
+        Format::Json => flatten("", &serde_json::from_str(text).ok()?, &mut values),
+        Format::Toml => {
+            flatten("", &serde_json::to_value(toml::from_str::<toml::Table>(text).ok()?).ok()?, &mut values);
+        }
+        Format::Unit => values = sections(text),
+        Format::Environment => values = assignments(text)?,
+        Format::Pem | Format::Text | Format::Binary => return None,
     }
     Some(values)
 }

@@ -4,7 +4,8 @@ mod generator;
 mod sample;
 
 use bundle::{
-    Bundle, BundleError, MAX_BUNDLE_BYTES, Necessity, Package, RuntimeSource, Secrecy, Secret, Start, UnitNature,
+    Bundle, BundleError, MAX_BUNDLE_BYTES, Manifest, Necessity, Package, RuntimeSource, Secrecy, Secret, Start,
+    UnitNature,
 };
 use generator::Sources;
 use proptest::prelude::*;
@@ -38,6 +39,19 @@ fn reason(error: BundleError) -> String {
 fn from_parts(parts: &[(String, u32, Vec<u8>)]) -> Result<Bundle, BundleError> {
     let read = |path: &str| parts.iter().find(|part| part.0 == path).map(|part| part.2.clone());
     Bundle::from_folder(&parts[0].2, read)
+}
+
+#[test]
+fn what_a_node_keeps_of_a_bundle_has_every_file_by_its_digest_and_no_secret() {
+    let (bundle, manifest) = (sample(), sample().manifest());
+    assert_eq!((&manifest.bundle, &manifest.join), (&bundle.digest(), &bundle.join));
+    let digests =
+        bundle.all_files().iter().map(|file| (file.path.clone(), file.sha256().to_owned())).collect::<Vec<_>>();
+    let kept = manifest.files.iter().map(|file| (file.path.clone(), file.sha256.clone())).collect::<Vec<_>>();
+    assert_eq!(kept, digests);
+    let json = serde_json::to_string(&manifest).expect("JSON");
+    assert!(!json.contains(CANARY), "{json}");
+    assert_eq!(serde_json::from_str::<Manifest>(&json).expect("it is read back"), manifest);
 }
 
 #[test]

@@ -90,12 +90,15 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  nodestrap reset --dry-run\n  nodestrap reset --yes\n\n\
                       Data stays: that of etcd, of volumes, containers and pods. Pods that run go on until the next boot.")]
     Reset(ResetArguments),
-    /// Check that the kubelet's gate is whole; a damaged one is taken away (run by kubelet.service).
+    /// Check that the kubelet's gate and the files it vouches for are whole; else it is taken away (run by kubelet.service).
     #[command(hide = true)]
     Gate(GateArguments),
     /// Wait for this node's pod ranges and write its CNI configuration (run by nodestrap-network.service).
     #[command(hide = true)]
     Network(RootArguments),
+    /// Take the bootstrap credentials away once the kubelet has its own (run by nodestrap-spend-credentials.service).
+    #[command(hide = true)]
+    SpendCredentials(RootArguments),
     /// Print the JSON schema of a spec, for editors.
     #[command(after_help = "Examples:\n  nodestrap schema > nodestrap.schema.json\n  \
                       and as the first line of a spec: # yaml-language-server: $schema=nodestrap.schema.json")]
@@ -195,7 +198,7 @@ pub(crate) struct RootArguments {
 
 #[derive(Args)]
 pub(crate) struct GateArguments {
-    /// The gate of this node's layout [default: /etc/kubernetes/kubelet.env].
+    /// The gate of this node's layout: /etc/kubernetes/kubelet.env or /etc/eksctl/kubelet.local.env [default: the former].
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
@@ -253,6 +256,9 @@ pub(crate) struct ApplyArguments {
     /// Do this very plan or nothing: its digest, or the file with what plan -o json printed, which names what differs.
     #[arg(long, value_name = "DIGEST|FILE")]
     pub(crate) plan: Option<String>,
+    /// Take over the node that this disk was on another machine, which is gone for good.
+    #[arg(long)]
+    pub(crate) adopt: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

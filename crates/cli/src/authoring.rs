@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use spec::{CompleteSpec, Explanation, NotFound, Origin, SecretDisplay};
+use spec::{CompleteSpec, Explanation, Mistake, NotFound, Origin, SecretDisplay};
 
 use crate::args::{CompleteArguments, ExplainArguments, Output, SpecArguments};
-use crate::documents::{complete_sources, load_complete, load_sources};
+use crate::documents::{complete_sources, load_complete, load_sources, show_mistakes};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::show::{Paint, Screen, table};
 
@@ -17,6 +17,26 @@ struct CheckView {
     cluster: String,
     kubernetes_version: String,
     groups: Vec<String>,
+    /// What does not keep the spec from being used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<WarningView>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WarningView {
+    file: String,
+    line: u32,
+    column: u32,
+    message: String,
+    advice: Option<String>,
+}
+
+impl WarningView {
+    fn new(warning: &Mistake) -> Self {
+        let Mistake { file, line, column, message, advice, .. } = warning.clone();
+        Self { file, line, column, message, advice }
+    }
 }
 
 pub(crate) fn check(arguments: &SpecArguments, screen: &Screen) -> Outcome {
@@ -33,7 +53,11 @@ pub(crate) fn check(arguments: &SpecArguments, screen: &Screen) -> Outcome {
         cluster: spec.name.value.to_string(),
         kubernetes_version: spec.cluster.kubernetes_version.value.to_string(),
         groups: spec.groups.iter().map(|group| group.name.value.to_string()).collect(),
+        warnings: spec.warnings.iter().map(WarningView::new).collect(),
     };
+    if screen.output == Output::Text {
+        show_mistakes(&spec.warnings, screen);
+    }
     screen.result(&view, || {
         format!(
             "{} cluster {}, Kubernetes {}, node groups: {}\n",

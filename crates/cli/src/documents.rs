@@ -72,9 +72,16 @@ pub(crate) fn read_limited(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn report(mistakes: &[Mistake], screen: &Screen) -> Failure {
+/// On standard error; nothing if there are none.
+pub(crate) fn show_mistakes(mistakes: &[Mistake], screen: &Screen) {
     let colour = if screen.colour_err() { Colour::Ansi } else { Colour::Plain };
-    screen.remark(&render_mistakes(mistakes, colour));
+    if !mistakes.is_empty() {
+        screen.remark(&render_mistakes(mistakes, colour));
+    }
+}
+
+fn report(mistakes: &[Mistake], screen: &Screen) -> Failure {
+    show_mistakes(mistakes, screen);
     Failure { code: Code::WrongInput, error: anyhow::anyhow!("this spec cannot be used; nothing was done") }
 }
 

@@ -8,7 +8,7 @@ use bundle::{BUNDLE_PATH, Stub};
 use engine::{Clock, Timestamp};
 use host::disk::{Disk, RootedDisk};
 use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64};
-use host::snaps::{SNAPD_SOCKET, SnapdSnaps, Snaps};
+use host::snaps::{SnapdSnaps, Snaps};
 use host::units::{StandInUnits, SystemdUnits, Units};
 use host::volumes::{FolderVolumes, LinuxVolumes, Volumes};
 use node::{BundleSourceError, Delivered, FetchBundle, Freshness, NodeHost, Ownership, PlatformSource};
@@ -28,7 +28,9 @@ pub(crate) fn open_with(root: &Path, platform: &PlatformArguments) -> Result<Nod
 }
 
 fn open_asking(root: &Path, metadata_deadline: Duration, freshness: Freshness) -> Result<NodeHost, Failure> {
-    let disk: Arc<dyn Disk> = Arc::new(RootedDisk::open(root).or_fail(Code::WrongInput)?);
+    let rooted = Arc::new(RootedDisk::open(root).or_fail(Code::WrongInput)?);
+    let snaps: Arc<dyn Snaps> = Arc::new(SnapdSnaps::new(Arc::clone(&rooted)));
+    let disk: Arc<dyn Disk> = rooted;
     let units: Arc<dyn Units> = if is_machine(root) {
         Arc::new(SystemdUnits::new(None))
     } else {
@@ -37,10 +39,8 @@ fn open_asking(root: &Path, metadata_deadline: Duration, freshness: Freshness) -
     let scope = if is_machine(root) { Path::new("/") } else { root };
     let machine: Arc<dyn Machine> = Arc::new(LinuxMachine::new(Arc::clone(&disk), scope));
     let ownership = if effective_uid() == 0 { Ownership::Root } else { Ownership::Keep };
-    // A folder has none, unless somebody lets one answer there.
-    let snaps: Arc<dyn Snaps> = Arc::new(SnapdSnaps::new(&scope.join(SNAPD_SOCKET.trim_start_matches('/'))));
     let volumes: Arc<dyn Volumes> =
-        if is_machine(root) { Arc::new(LinuxVolumes) } else { Arc::new(FolderVolumes::new(Arc::clone(&disk))) };
+        if is_machine(root) { Arc::new(LinuxVolumes::new()) } else { Arc::new(FolderVolumes::new(Arc::clone(&disk))) };
     let (its_disk, its_machine) = (Arc::clone(&disk), Arc::clone(&machine));
     let platform = Arc::new(PlatformSource::with(its_disk, its_machine, volumes, metadata_deadline, freshness));
     Ok(NodeHost { disk, units, snaps, machine, ownership, platform })
@@ -68,7 +68,7 @@ pub(crate) fn load_bundle(
         // What the user names lies where the user is, not under the root.
         Some(path) => {
             let here = RootedDisk::open(Path::new("/"))?;
-            node::load_bundle(&here, &absolute(path), node, fetch)
+            node::load_bundle(&here, &absolute(path), node, fetch).map(Delivered::by_hand)
         }
     }
 }
@@ -94,7 +94,7 @@ pub(crate) fn find_bundle(
     let ask = |stub: &Stub| {
         // A clock that is years behind makes every certificate look invalid; that is said by its name.
         let clock = MachineClock(LinuxClock::new());
-        node::wait_for_clock(host.disk.as_ref(), stub.certificate_authorities.as_deref(), &clock)?;
+        node::wait_for_clock(host, stub.certificate_authorities.as_deref(), &clock)?;
         Ok(node::fetch_bundle(stub, deadline, &random_u64, &|notice| tell(&notice.to_string()))?)
     };
     load_bundle(host, arguments, Some(&ask), tell)

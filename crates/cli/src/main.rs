@@ -19,6 +19,7 @@ mod progress;
 mod rendering;
 mod reset;
 mod show;
+mod spending;
 mod status;
 mod status_watch;
 mod try_it;
@@ -40,6 +41,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let screen = Screen::new(arguments.output, arguments.color);
+    // Nearly every command reads a token or a key. One that cannot be hidden from a debugger is still worth running.
+    if let Err(error) = host::machine::forbid_core_dumps() {
+        screen.remark(&format!("a crash of this program may leave its secrets in a core dump: {error}"));
+    }
     match run(arguments.command, &screen) {
         Ok(code) => code.into(),
         Err(failure) => {
@@ -66,6 +71,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Reset(arguments) => reset::run(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),
+        Command::SpendCredentials(arguments) => spending::run(&arguments, screen),
         Command::Schema => typing::schema(screen),
         Command::Completions(arguments) => typing::completions(&arguments, screen),
     }

@@ -1,12 +1,13 @@
 //! `apply`, `timeline` and `gate`: what runs on the node.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bundle::GATE_PATH;
 use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
-use node::{Delivered, ExpectedPlan, GateState, NodeHost, SessionError, Surroundings};
+use node::{Adopt, Applied, Delivered, ExpectedPlan, NodeHost, SessionError, Surroundings, Verdict, VouchError};
 
 use crate::args::{ApplyArguments, GateArguments, Output, TimelineArguments};
 use crate::machine::{self, MachineClock};
@@ -17,6 +18,9 @@ use crate::show::{Paint, Screen, width};
 
 /// More than there are steps ready at any moment; each costs a small stack, not a core.
 pub(crate) const WORKERS: usize = 4;
+
+/// Longer than a webhook is tried for after a failure.
+const LAST_WORDS: Duration = Duration::from_secs(20);
 
 pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     let root = &arguments.node.root.root;
@@ -32,8 +36,12 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
         outside.hear(event);
         view.tell(event);
     };
-    let applied = with_surroundings(&hear, screen, |surroundings| {
-        node::apply_delivery(&host, &deliver, expected.as_ref(), surroundings)
+    let adopt = if arguments.adopt { Adopt::Yes } else { Adopt::No };
+    let on_hang = |applied: &Applied| {
+        leave(screen, &applied.report, || Outside::new(&host, root, screen).tell(applied));
+    };
+    let applied = with_surroundings(&hear, screen, &on_hang, |surroundings| {
+        node::apply_delivery(&host, &deliver, expected.as_ref(), adopt, surroundings)
     })?;
     outside.tell(&applied);
     match exit_code(&applied.report) {
@@ -42,9 +50,14 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
             Ok(outcome.unwrap_or_else(|failure| failure.code))
         }
         outcome => {
-            // Of a run without a plan there is nothing to say but the error.
-            let text = |report: &Report| report.plan.as_ref().map(|_| report_text(screen, report)).unwrap_or_default();
-            screen.result(&applied.report, || text(&applied.report))?;
+            let gate_open = node::is_gate_open(host.disk.as_ref(), applied.bundle.as_ref());
+            let text = || match applied.report.plan {
+                Some(_) => report_text(screen, &applied.report, gate_open),
+                // Of a run without a plan there is nothing to say but the error, and that it has changed nothing.
+                None if gate_open => "nothing was changed; the gate is open\n".to_owned(),
+                None => String::new(),
+            };
+            screen.result(&applied.report, text)?;
             outcome
         }
     }
@@ -67,12 +80,29 @@ pub(crate) fn converge(
     view: &ProgressView,
     screen: &Screen,
 ) -> Result<Report, Failure> {
-    with_surroundings(&|event| view.tell(event), screen, |surroundings| node::apply(host, delivered, surroundings))
+    let on_hang = |applied: &Applied| leave(screen, &applied.report, || {});
+    let run = |surroundings: &Surroundings<'_>| node::apply(host, delivered, surroundings);
+    with_surroundings(&|event| view.tell(event), screen, &on_hang, run)
+}
+
+/// Ends the process whose run hangs, with its error and its exit code. Whatever else is to be said may hang on the same disk,
+/// and then is not.
+pub(crate) fn leave(screen: &Screen, report: &Report, tell: impl FnOnce()) {
+    let Err(failure) = exit_code(report) else { return };
+    let code = failure.code as i32;
+    screen.error(&failure);
+    std::thread::spawn(move || {
+        std::thread::sleep(LAST_WORDS);
+        std::process::exit(code);
+    });
+    tell();
+    std::process::exit(code);
 }
 
 fn with_surroundings<T>(
     sink: &dyn Fn(&Event),
     screen: &Screen,
+    on_hang: &(dyn Fn(&Applied) + Sync),
     run: impl FnOnce(&Surroundings<'_>) -> Result<T, SessionError>,
 ) -> Result<T, Failure> {
     let clock = MachineClock(LinuxClock::new());
@@ -82,6 +112,7 @@ fn with_surroundings<T>(
         workers: Workers::Threads(WORKERS),
         sink,
         on_recovery: &|recovery| tell_recovery(recovery, screen),
+        on_hang,
     };
     run(&surroundings).map_err(session_failure)
 }
@@ -108,7 +139,8 @@ pub(crate) fn exit_code(report: &Report) -> Outcome {
     }
 }
 
-pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
+/// `gate_open`: as it was found after the run, which need not have had anything to do with it.
+pub(crate) fn report_text(screen: &Screen, report: &Report, gate_open: bool) -> String {
     let count = |wanted: fn(&StepOutcome) -> bool| report.steps.iter().filter(|step| wanted(&step.outcome)).count();
     let done = count(|outcome| matches!(outcome, StepOutcome::Done));
     match &report.outcome {
@@ -126,7 +158,7 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
         }
         // The error line that follows says why.
         _ => {
-            let gate = if gate_is_open(report) { "open" } else { "shut" };
+            let gate = if gate_open { "open" } else { "shut" };
             format!(
                 "{} {done} of {} steps done; the gate is {gate}\n",
                 screen.paint(Paint::Bad, "✗"),
@@ -134,11 +166,6 @@ pub(crate) fn report_text(screen: &Screen, report: &Report) -> String {
             )
         }
     }
-}
-
-fn gate_is_open(report: &Report) -> bool {
-    let opened = report.step("open-gate").map(|step| step.outcome);
-    matches!(opened, Some(StepOutcome::Done | StepOutcome::AlreadySo))
 }
 
 pub(crate) fn session_failure(error: SessionError) -> Failure {
@@ -180,24 +207,35 @@ pub(crate) fn timeline_text(screen: &Screen, timeline: &Timeline) -> String {
     timeline.to_text(width(), if screen.colour_out() { Style::Colour } else { Style::Plain })
 }
 
-/// Run by the kubelet's unit before each start. A damaged gate is taken away, so that the bootstrap runs again.
-pub(crate) fn gate(arguments: &GateArguments, _screen: &Screen) -> Outcome {
+/// Run by the kubelet's unit before each start; see [`node::vouch`].
+pub(crate) fn gate(arguments: &GateArguments, screen: &Screen) -> Outcome {
     let host = machine::open(&arguments.root.root)?;
     let path = arguments.path.as_deref().unwrap_or(Path::new(GATE_PATH)).display().to_string();
-    match node::observe_gate(host.disk.as_ref(), &path).or_fail(Code::NeedsPerson)? {
-        GateState::Open { .. } => Ok(Code::Done),
-        GateState::Absent => Err(Failure {
-            code: Code::MayRetry,
-            error: anyhow::anyhow!("the gate {path} is shut: the node is not complete yet"),
-        }),
-        GateState::Damaged { reason } => {
-            host::files::remove_durable(host.disk.as_ref(), Path::new(&path)).or_fail(Code::NeedsPerson)?;
-            Err(Failure {
-                code: Code::MayRetry,
-                error: anyhow::anyhow!(
-                    "the gate {path} was damaged ({reason}) and is taken away; the bootstrap runs again"
-                ),
-            })
+    let verdict = node::vouch(host.disk.as_ref(), host.machine.as_ref(), &path).map_err(|error| {
+        let code = match &error {
+            VouchError::NotAGate { .. } => Code::WrongInput,
+            VouchError::File(_) => Code::NeedsPerson,
+        };
+        Failure { code, error: error.into() }
+    })?;
+    let refused = |code, error| Err(Failure { code, error });
+    match verdict {
+        Verdict::Open { remarks } => {
+            for remark in remarks {
+                screen.remark(&format!("warning: {remark}"));
+            }
+            Ok(Code::Done)
         }
+        Verdict::Shut => {
+            refused(Code::MayRetry, anyhow::anyhow!("the gate {path} is shut: the node is not complete yet"))
+        }
+        Verdict::TakenAway { reason } => refused(
+            Code::MayRetry,
+            anyhow::anyhow!("{reason}; the gate {path} is taken away, and the bootstrap runs again"),
+        ),
+        Verdict::AnotherMachine(refusal) => refused(
+            Code::NeedsPerson,
+            anyhow::anyhow!("the kubelet does not start: {}; {}", refusal.reason, refusal.advice),
+        ),
     }
 }

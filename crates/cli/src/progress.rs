@@ -97,7 +97,8 @@ impl ProgressView {
             }
             Shape::None => {}
         }
-        if let (Some(socket), Some(line)) = (&self.notify_socket, self.describe(event)) {
+        if let (Some(socket), Some(line)) = (&self.notify_socket, self.describe(event).filter(|_| !is_for_root(event)))
+        {
             // Nobody needs this line so much that a run should fail for it.
             let _ = match self.readiness(event) {
                 Some(readiness) => host::machine::sd_notify_with(socket, &line, readiness),
@@ -149,7 +150,10 @@ impl ProgressView {
                 self.unfinished.borrow_mut().retain(|step| *step != id.0);
                 bar.inc(1);
             }
-            EventKind::StepFailed { .. } | EventKind::PhaseDetail { .. } | EventKind::PhaseFailed { .. } => {
+            EventKind::StepFailed { .. }
+            | EventKind::StepOutput { .. }
+            | EventKind::PhaseDetail { .. }
+            | EventKind::PhaseFailed { .. } => {
                 if let Some(line) = self.describe(event) {
                     bar.suspend(|| {
                         let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -188,9 +192,9 @@ impl<'a> Entry<'a> {
             }
             EventKind::StepStarted { id, .. } => entry(Priority::Info, id.as_str(), "started", ""),
             EventKind::StepFinished { id, .. } => entry(Priority::Info, id.as_str(), "done", ""),
-            EventKind::StepDetail { id, .. } | EventKind::PhaseDetail { phase: id, .. } => {
-                entry(Priority::Info, id.as_str(), "", "")
-            }
+            EventKind::StepDetail { id, .. }
+            | EventKind::StepOutput { id, .. }
+            | EventKind::PhaseDetail { phase: id, .. } => entry(Priority::Info, id.as_str(), "", ""),
             EventKind::RunFinished { outcome: RunOutcome::Failed { step, .. } } => {
                 entry(Priority::Error, step.as_str(), "failed", RUN_FAILED)
             }
@@ -198,6 +202,11 @@ impl<'a> Entry<'a> {
             _ => entry(Priority::Info, "", "", ""),
         }
     }
+}
+
+/// `systemctl status` shows its line to everybody.
+fn is_for_root(event: &Event) -> bool {
+    matches!(event.kind, EventKind::StepOutput { .. })
 }
 
 /// Its length comes with the first event.
@@ -214,16 +223,18 @@ fn describe(event: &Event) -> Option<String> {
     match &event.kind {
         EventKind::StepStarted { id, attempt: 1, why } => Some(format!("{}: {why}", id.0)),
         EventKind::StepStarted { id, attempt, .. } => Some(format!("{}: attempt {attempt}", id.0)),
-        EventKind::PhaseDetail { phase: id, text } | EventKind::StepDetail { id, text } => {
-            Some(format!("{}: {text}", id.0))
-        }
+        EventKind::PhaseDetail { phase: id, text }
+        | EventKind::StepDetail { id, text }
+        | EventKind::StepOutput { id, text } => Some(format!("{}: {text}", id.0)),
         EventKind::StepFinished { id, outcome: Finish::Done } => Some(format!("{}: done", id.0)),
         EventKind::StepFailed { id, message, advice, retry_in_ms, .. } => {
-            let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+            let advice = advised(advice.as_deref());
             let next = retry_in_ms.map(|rest| format!(" (again in {rest} ms)")).unwrap_or_default();
             Some(format!("{}: failed: {message}{advice}{next}", id.0))
         }
-        EventKind::PhaseFailed { phase, message, .. } => Some(format!("{}: failed: {message}", phase.0)),
+        EventKind::PhaseFailed { phase, message, advice, .. } => {
+            Some(format!("{}: failed: {message}{}", phase.0, advised(advice.as_deref())))
+        }
         EventKind::RunFinished { outcome: RunOutcome::Rebooting { .. } } => {
             Some("rebooting; resumes by itself".to_owned())
         }
@@ -231,4 +242,8 @@ fn describe(event: &Event) -> Option<String> {
         EventKind::RunFinished { outcome: RunOutcome::NothingToDo } => Some("nothing to do".to_owned()),
         _ => None,
     }
+}
+
+fn advised(advice: Option<&str>) -> String {
+    advice.map(|advice| format!("; {advice}")).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
 //! `render`: what the nodes of a group receive, in every form; and what would change between two of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bundle::{Besides, Bundle, Payload, diff_rendered, read_user_data};
-use host::disk::{Disk, RootedDisk};
+use host::disk::{Disk, Kind, RootedDisk};
 use render::delivery::machines::Document;
 use render::delivery::{Carries, Format as UserDataFormat, UserData};
 use render::{GroupDelivery, besides_of_user_data, render_group};
@@ -15,6 +15,8 @@ use crate::show::Screen;
 
 /// A rendered folder may hold secrets.
 const FOLDER_MODE: u32 = 0o700;
+/// One that is only on the way to what is rendered.
+const PARENT_MODE: u32 = 0o755;
 const SECRET_MODE: u32 = 0o600;
 
 pub(crate) fn run(arguments: &RenderArguments, screen: &Screen) -> Outcome {
@@ -144,14 +146,32 @@ fn deliver(bytes: &[u8], out: Option<&Path>, what: &str, screen: &Screen) -> Out
 }
 
 fn write_secret(out: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let path = std::path::absolute(out).or_fail(Code::WrongInput)?;
     let write = || -> anyhow::Result<()> {
-        let here = RootedDisk::open(Path::new("/"))?;
-        Ok(host::files::write_durable(&here, &path, SECRET_MODE, bytes, None)?)
+        let Place { folder, name, .. } = Place::of(out)?;
+        Ok(host::files::write_durable(&folder, &name, SECRET_MODE, bytes, None)?)
     };
     // What is in the way was named by the user.
-    let code = if path.is_dir() { Code::WrongInput } else { Code::NeedsPerson };
+    let code = if out.is_dir() { Code::WrongInput } else { Code::NeedsPerson };
     write().map_err(|error| Failure { code, ..cannot_write(error, out) })
+}
+
+/// Where something shall lie: in a folder that no other user can have put there, under a name.
+struct Place {
+    folder: RootedDisk,
+    /// Inside the folder.
+    name: PathBuf,
+    path: PathBuf,
+}
+
+impl Place {
+    fn of(out: &Path) -> anyhow::Result<Self> {
+        let path = std::path::absolute(out)?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            anyhow::bail!("it is not the path of a file or a new folder");
+        };
+        let folder = RootedDisk::open_trusted(parent, PARENT_MODE)?;
+        Ok(Self { folder, name: Path::new("/").join(name), path })
+    }
 }
 
 /// The disk is full, or not ours: the input is right, and a person is needed.
@@ -186,33 +206,41 @@ fn write_folder(bundle: &Bundle, out: &Path, screen: &Screen) -> Outcome {
 
 /// All of it, or nothing at the place: the folder is filled beside it and switched in.
 fn fill_new_folder(out: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> Result<(), Failure> {
-    let out = std::path::absolute(out).or_fail(Code::WrongInput)?;
-    if std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(anyhow::anyhow!("{:?} is not empty; name a new folder", out.display().to_string()))
-            .or_fail(Code::WrongInput);
+    let place = Place::of(out).map_err(|error| cannot_write(error, out))?;
+    let wrong =
+        |why: &str| Err(anyhow::anyhow!("{:?} {why}", place.path.display().to_string())).or_fail(Code::WrongInput);
+    let found = place.folder.stat(&place.name).map_err(|error| cannot_write(error, out))?;
+    match found.map(|found| found.kind) {
+        None => {}
+        Some(Kind::Folder) => {
+            let theirs =
+                RootedDisk::open_trusted(&place.path, FOLDER_MODE).map_err(|error| cannot_write(error, out))?;
+            if !theirs.list(Path::new("/")).map_err(|error| cannot_write(error, out))?.is_empty() {
+                return wrong("is not empty; name a new folder");
+            }
+        }
+        Some(_) => return wrong("is not a folder; name a new one"),
     }
-    if out.exists() && !out.is_dir() {
-        return Err(anyhow::anyhow!("{:?} is not a folder; name a new one", out.display().to_string()))
-            .or_fail(Code::WrongInput);
-    }
-    let mut name = out.file_name().unwrap_or_default().to_owned();
-    name.push(".nodestrap-new");
-    let staging = out.with_file_name(name);
-    if staging.exists() {
+    let beside = |path: &Path| {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".nodestrap-new");
+        path.with_file_name(name)
+    };
+    let staging = beside(&place.path);
+    if place.folder.stat(&beside(&place.name)).is_ok_and(|found| found.is_some()) {
         std::fs::remove_dir_all(&staging).map_err(|error| cannot_write(error, &staging))?;
     }
-    let filled = fill(&staging, files).and_then(|()| Ok(std::fs::rename(&staging, &out)?));
+    let switch = || place.folder.rename(&beside(&place.name), &place.name);
+    let filled = fill(&staging, files).and_then(|()| Ok(switch()?));
     if filled.is_err() {
         // There are secrets inside; the first error is the one that counts.
         let _ = std::fs::remove_dir_all(&staging);
     }
-    filled.map_err(|error| cannot_write(error, &out))
+    filled.map_err(|error| cannot_write(error, out))
 }
 
 fn fill(folder: &Path, files: impl IntoIterator<Item = (String, u32, Vec<u8>)>) -> anyhow::Result<()> {
-    let here = RootedDisk::open(Path::new("/"))?;
-    here.make_folder(folder, FOLDER_MODE)?;
-    let disk = RootedDisk::open(folder)?;
+    let disk = RootedDisk::open_trusted(folder, FOLDER_MODE)?;
     for (relative, mode, content) in files {
         let path = Path::new("/").join(&relative);
         if let Some(folder) = path.parent() {

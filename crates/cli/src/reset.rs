@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::ResetArguments;
 use crate::machine::{self, MachineClock};
-use crate::node_commands::{WORKERS, exit_code, session_failure, tell_recovery};
+use crate::node_commands::{WORKERS, exit_code, leave, session_failure, tell_recovery};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::planning::steps_text;
 use crate::progress::ProgressView;
@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &ResetArguments, screen: &Screen) -> Outcome {
         workers: Workers::Threads(WORKERS),
         sink: &|event| view.tell(event),
         on_recovery: &|recovery| tell_recovery(recovery, screen),
+        on_hang: &|applied| leave(screen, &applied.report, || {}),
     };
     // Only to find what an interrupted apply may have left; without it the reset is as good.
     let bundle = machine::load_bundle(&host, &arguments.node, None, &|_| {}).ok().map(|delivered| delivered.bundle);

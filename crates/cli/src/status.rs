@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bundle::Bundle;
 use cluster::{JoinAnswer, NodeCondition};
-use engine::ErrorClass;
+use engine::{ErrorClass, Report, RunOutcome};
 use node::{Blocked, NodeHost, Phase, Status};
 use serde::Serialize;
 
@@ -44,8 +44,7 @@ pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
 
 pub(crate) fn look(arguments: &StatusArguments, host: &NodeHost) -> Result<StatusView, Failure> {
     let bundle = machine::load_bundle(host, &arguments.node, None, &|_| {});
-    let (mut status, bundle) =
-        node::observe_status(host.disk.as_ref(), host.units.as_ref(), bundle).or_fail(Code::NeedsPerson)?;
+    let (mut status, bundle) = node::observe_status(host, bundle).or_fail(Code::NeedsPerson)?;
     let mut node = None;
     if let (Some(bundle), true) = (&bundle, !arguments.brief && machine::is_machine(&arguments.node.root.root)) {
         match status.phase {
@@ -68,7 +67,8 @@ pub(crate) fn code(status: &Status) -> Code {
 fn ask_why_not_joined(host: &NodeHost, bundle: &Bundle) -> Option<Blocked> {
     let server = &bundle.join.api_server;
     let blocked = |class, reason: String, advice: &str| {
-        Some(Blocked { by: "join".to_owned(), class, reason, advice: Some(advice.to_owned()), since: None })
+        let (by, advice) = ("join".to_owned(), Some(advice.to_owned()));
+        Some(Blocked { by, class, reason, output: None, advice, since: None })
     };
     let access = match node::read_access(host.disk.as_ref(), &bundle.join.bootstrap_kubeconfig) {
         Ok(access) => access,
@@ -115,6 +115,7 @@ fn ask_about_node(host: &NodeHost, bundle: &Bundle, status: &mut Status) -> Opti
                 by: "node".to_owned(),
                 class: ErrorClass::Transient,
                 reason: format!("Node {name} is not Ready: {reason}"),
+                output: None,
                 advice: Some("journalctl -u kubelet -u nodestrap-network says more".to_owned()),
                 since: None,
             });
@@ -130,6 +131,14 @@ pub(crate) fn ask<T>(
     question: impl Future<Output = Result<T, cluster::ClusterError>>,
 ) -> Result<T, cluster::ClusterError> {
     cluster::block_on(question)?
+}
+
+/// How a run ended that was no success: the state of the node may be another thing.
+fn ended(report: &Report) -> String {
+    match &report.outcome {
+        RunOutcome::Failed { step, message, .. } => format!(": failed at {step}: {message}"),
+        _ => String::new(),
+    }
 }
 
 pub(crate) fn text(screen: &Screen, view: &StatusView) -> String {
@@ -152,7 +161,7 @@ pub(crate) fn text(screen: &Screen, view: &StatusView) -> String {
     row("from", status.bundle_source.clone());
     row("plan", status.plan.clone());
     if let Some(report) = &status.last_run {
-        row("last run", Some(format!("{} ({} ms)", report.started_at, report.duration_ms)));
+        row("last run", Some(format!("{} ({} ms){}", report.started_at, report.duration_ms, ended(report))));
     }
     row("since", status.outlook.since.clone());
     if !status.outlook.now.is_empty() {
@@ -161,6 +170,7 @@ pub(crate) fn text(screen: &Screen, view: &StatusView) -> String {
     if let Some(blocked) = &status.blocked {
         row("blocked by", Some(screen.paint(Paint::Bad, &blocked.by)));
         row("why", Some(blocked.reason.clone()));
+        row("it said", blocked.output.clone());
         row("what to do", blocked.advice.clone());
         row("blocked since", blocked.since.clone());
     }

@@ -54,8 +54,9 @@ pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
     screen.print(&Planned::new(&host, bundle)?.text(screen))?;
 
     heading(screen, "Apply")?;
+    let is_open = || node::is_gate_open(host.disk.as_ref(), Some(&delivered.bundle));
     let first = converge(&host, &delivered, &ProgressView::new(Progress::Auto), screen)?;
-    screen.print(&report_text(screen, &first))?;
+    screen.print(&report_text(screen, &first, is_open()))?;
     expect_success(&first)?;
 
     heading(screen, "The timeline: where the time went")?;
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &TryArguments, screen: &Screen) -> Outcome {
 
     heading(screen, "Apply again")?;
     let second = converge(&host, &delivered, &ProgressView::new(Progress::None), screen)?;
-    screen.print(&report_text(screen, &second))?;
+    screen.print(&report_text(screen, &second, is_open()))?;
     if second.outcome != RunOutcome::NothingToDo {
         let error = anyhow::anyhow!("a second run found something to do; please report this as a bug");
         return Err(Failure { code: Code::NeedsPerson, error });

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "try",
     "check",
     "complete",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 17] = [
     "reset",
     "gate",
     "network",
+    "spend-credentials",
     "schema",
     "completions",
 ];
@@ -45,7 +46,7 @@ fn the_generated_parts_are_what_the_code_says() {
 #[test]
 fn every_command_has_a_manual_page_that_man_can_read() {
     let pages = pages::manual();
-    for command in COMMANDS.iter().filter(|command| !["gate", "network"].contains(command)) {
+    for command in COMMANDS.iter().filter(|command| !["gate", "network", "spend-credentials"].contains(command)) {
         assert!(pages.iter().any(|(name, _)| *name == format!("nodestrap-{command}.1")), "{command}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -274,9 +275,39 @@ fn the_guide_to_a_first_cluster_works() {
     let count = follow(&desk, &guide);
     assert!(count >= 18, "{count}");
     assert!(desk.path("files/root/etc/kubernetes/manifests/kube-apiserver.yaml").is_file());
-    let manifests = blocks(&guide, "yml").join("\n");
-    for document in manifests.split("\n---\n") {
-        serde_saphyr::from_str::<Value>(document).unwrap();
+    std::fs::write(desk.path("join.yaml"), blocks(&guide, "yml").join("\n")).unwrap();
+    let lines = blocks(&guide, "sh");
+    for line in lines
+        .iter()
+        .filter(|line| line.contains("/dev/urandom") || line.contains("join.yaml") && line.starts_with("sed "))
+    {
+        desk.run(line);
+    }
+    let manifests = text(desk.path("join.yaml"));
+    let documents: Vec<Value> =
+        manifests.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
+    let secret = &documents[0]["stringData"];
+    let token = format!("{}.{}\n", secret["token-id"].as_str().unwrap(), secret["token-secret"].as_str().unwrap());
+    assert_eq!(text(desk.path("token")), token, "the cluster is told the token of the spec");
+    // Text in RFC 3339 sorts as time does.
+    let day = |from_now: &str| {
+        let mut date = program("date");
+        date.args(["-u", "-d", from_now, "+%FT%TZ"]);
+        finish(date).expect(0).out.trim().to_owned()
+    };
+    let expires = secret["expiration"].as_str().expect("tokens expire").to_owned();
+    assert!(day("now") < expires && expires < day("48 hours"), "{expires}");
+}
+
+/// Everybody knows the token of the examples, so no guide shows it as one to be used.
+#[test]
+fn the_guides_make_tokens_that_expire() {
+    let first_node = document("guide/first-node.md");
+    assert!(blocks(&first_node, "sh").iter().any(|line| line.starts_with("kubeadm token create --ttl ")));
+    for guide in [first_node, document("guide/first-cluster.md")] {
+        for language in ["yaml", "yml", "sh"] {
+            assert!(!blocks(&guide, language).join("\n").contains("0123456789abcdef"));
+        }
     }
 }
 

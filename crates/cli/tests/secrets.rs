@@ -299,6 +299,85 @@ fn a_password_in_an_address_is_refused_without_being_said() {
 }
 
 #[test]
+fn check_refuses_to_send_secrets_in_the_clear_and_warns_of_a_store_without_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("cluster.yaml").display().to_string();
+    let write = |more: &str| {
+        let text = text(example("minimal.yaml")).replacen("\n  join:", &format!("\n  {more}\n  join:"), 1);
+        std::fs::write(&spec, text).unwrap();
+    };
+    for (more, place) in [
+        ("delivery: {store: {urls: [\"http://store.example.com\"]}}", "6:22"),
+        ("report: {webhook: \"http://hooks.example.com\", headers: {Authorization: Bearer s3cret}}", "6:21"),
+    ] {
+        write(more);
+        for command in ["check", "complete", "render"] {
+            let ran = nodestrap([command, &spec]).expect(2);
+            ran.says(&["in the clear", &format!("cluster.yaml:{place}"), "https://"]);
+            assert!(!ran.err.contains("s3cret"), "{}", ran.err);
+        }
+    }
+    write("delivery: {store: {urls: [\"https://store.example.com\"]}}");
+    let ran = nodestrap(["check", &spec]).expect(0);
+    ran.says(&["warning: ", "the bootstrap token", "cluster.yaml:6:22", "1 warning"]);
+    assert!(ran.out.contains("cluster demo"), "{}", ran.out);
+    let view = nodestrap(["check", &spec, "-o", "json"]).expect(0).json();
+    let warning = &view["warnings"][0];
+    assert_eq!((&warning["line"], &warning["column"]), (&6.into(), &22.into()), "{view}");
+    assert!(warning["message"].as_str().unwrap().contains("https://store.example.com"), "{view}");
+    // What never leaves the machine is read by nobody else.
+    write("delivery: {store: {urls: [\"http://127.0.0.1:8080\"]}}");
+    let view = nodestrap(["check", &spec, "-o", "json"]).expect(0).json();
+    assert!(view["warnings"].is_null(), "{view}");
+}
+
+/// A program that waits for its input, and is then ended as a crash would end it.
+#[test]
+fn a_crash_leaves_no_image_of_the_memory() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let mut make = program("mkfifo");
+    make.arg(folder.path().join("spec"));
+    finish(make).expect(0);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -c unlimited; exec \"$0\" check spec", BINARY]).current_dir(folder.path());
+    let mut child = shell.spawn().unwrap();
+    let limits = format!("/proc/{}/limits", child.id());
+    let is_limited = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap_or_default().to_owned();
+        line.split_whitespace().take(2).eq(["0", "0"])
+    };
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !std::fs::read_to_string(&limits).is_ok_and(is_limited) && std::time::Instant::now() < patience {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(is_limited(text(&limits)), "{}", text(&limits));
+    let mut kill = program("kill");
+    kill.args(["-QUIT", &child.id().to_string()]);
+    finish(kill).expect(0);
+    let ended = child.wait().unwrap();
+    assert_eq!((ended.signal(), ended.core_dumped()), (Some(3), false), "{ended}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the spec");
+}
+
+/// The kernel hands a dump to a program (systemd-coredump) whatever the limit says.
+#[test]
+fn no_program_of_the_same_user_reads_the_memory() {
+    if !can_run("strace") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("trace");
+    let mut strace = program("strace");
+    strace.args(["-f", "-qq", "-e", "trace=prctl,openat", "-o"]).arg(&log).args([BINARY, "check"]);
+    strace.arg(example("minimal.yaml"));
+    finish(strace).expect(0);
+    let traced = text(&log);
+    let (before, _) = traced.split_once("minimal.yaml").expect("it reads the spec");
+    assert!(before.contains("prctl(PR_SET_DUMPABLE, SUID_DUMP_DISABLE)"), "{traced}");
+}
+
+#[test]
 fn what_is_rendered_keeps_the_token_for_its_owner() {
     let setting = Setting::new();
     std::fs::set_permissions(setting.spec(), std::fs::Permissions::from_mode(0o600)).unwrap();

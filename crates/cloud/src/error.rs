@@ -35,8 +35,7 @@ impl CloudError {
         match self {
             Self::Service { answer, .. } => answer.ending == Ending::TimeOver,
             Self::Transport { source, .. } => source.may_pass(),
-            // A device may still be coming up.
-            Self::Volume(_) => true,
+            Self::Volume(error) => error.may_pass(),
             Self::Read(_) | Self::Setting { .. } | Self::NoSeed { .. } | Self::MetaData { .. } | Self::Drive { .. } => {
                 false
             }

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use host::disk::Disk;
-use host::volumes::{Volume, Volumes};
+use host::volumes::{Search, Volume, Volumes};
 
 use crate::error::CloudError;
 use crate::{Metadata, Platform, Said, dmi, nocloud, openstack};
@@ -51,7 +51,7 @@ impl Identified {
 
     /// Whether nothing said anything; a setting that says metal is a word.
     pub fn is_by_absence(&self) -> bool {
-        self.by == NO_MARK
+        self.by.starts_with(NO_MARK)
     }
 
     pub(crate) fn nothing_said(&self, source: &str) -> Metadata {
@@ -87,21 +87,24 @@ pub fn identify(disk: &dyn Disk, volumes: &dyn Volumes) -> Result<Identified, Cl
         let setting = Setting { platform, by: format!("{IMAGE_KEY} in {COMMAND_LINE}"), address: None };
         return place(setting, disk, volumes);
     }
-    if let Some(drive) = volumes.open_labelled(&openstack::LABELS)? {
-        return Ok(found(Platform::OpenStack, describe(&drive), Place::Volume(drive)));
+    let mut by = NO_MARK.to_owned();
+    for (platform, sought) in [(Platform::OpenStack, &openstack::DRIVE), (Platform::NoCloud, &nocloud::VOLUME)] {
+        let Search { volume, unreadable } = volumes.open_labelled(sought)?;
+        if let Some(volume) = volume {
+            return Ok(found(platform, told(volume.to_string(), &unreadable), Place::Volume(volume)));
+        }
+        by = told(NO_MARK.to_owned(), &unreadable);
     }
-    if let Some(seed) = volumes.open_labelled(&nocloud::LABELS)? {
-        return Ok(found(Platform::NoCloud, describe(&seed), Place::Volume(seed)));
-    }
-    Ok(found(Platform::Metal, NO_MARK.to_owned(), Place::Elsewhere))
+    Ok(found(Platform::Metal, by, Place::Elsewhere))
 }
 
 fn found(platform: Platform, by: String, place: Place) -> Identified {
     Identified { platform, by, place, address: None }
 }
 
-fn describe(volume: &Volume) -> String {
-    format!("{} ({})", volume.name, volume.label)
+/// What could not be read may have said something else.
+fn told(by: String, unreadable: &[String]) -> String {
+    std::iter::once(&by).chain(unreadable).map(String::as_str).collect::<Vec<_>>().join("; ")
 }
 
 struct Setting {
@@ -113,18 +116,19 @@ struct Setting {
 /// Where a platform that is known by now keeps what it says.
 fn place(setting: Setting, disk: &dyn Disk, volumes: &dyn Volumes) -> Result<Identified, CloudError> {
     let Setting { platform, by, address } = setting;
-    let place = match platform {
+    let sought = match platform {
         Platform::NoCloud => match nocloud::find_seed(disk)? {
-            Some(seed) => Place::Seed(seed),
-            None => volumes.open_labelled(&nocloud::LABELS)?.map_or(Place::Elsewhere, Place::Volume),
+            Some(seed) => return Ok(Identified { platform, by, place: Place::Seed(seed), address }),
+            None => Some(&nocloud::VOLUME),
         },
         // Whoever names an address wants that asked.
-        Platform::OpenStack if address.is_none() => {
-            volumes.open_labelled(&openstack::LABELS)?.map_or(Place::Elsewhere, Place::Volume)
-        }
-        _ => Place::Elsewhere,
+        Platform::OpenStack if address.is_none() => Some(&openstack::DRIVE),
+        _ => None,
     };
-    Ok(Identified { platform, by, place, address })
+    let Some(sought) = sought else { return Ok(Identified { platform, by, place: Place::Elsewhere, address }) };
+    let Search { volume, unreadable } = volumes.open_labelled(sought)?;
+    let place = volume.map_or(Place::Elsewhere, Place::Volume);
+    Ok(Identified { platform, by: told(by, &unreadable), place, address })
 }
 
 /// `None`: nobody said anything, or `auto`.

@@ -8,31 +8,25 @@ use std::path::Path;
 
 use data_encoding::HEXLOWER;
 use host::disk::{Disk, DiskError};
+use host::machine::{is_container, parse_product_uuid};
 use sha2::{Digest, Sha256};
 
-use crate::{dmi, words};
+use crate::dmi;
 
 const CPUS: &str = "/sys/devices/system/cpu/present";
 const CPU_INFO: &str = "/proc/cpuinfo";
 const ADDRESSES: &str = "/proc/net/fib_trie";
 /// `/proc/cpuinfo` has about 2 KiB a processor, the table of addresses about 100 bytes an address.
 const TABLE_LIMIT: u64 = 16 * 1024 * 1024;
-/// systemd leaves one of these in a container, whose firmware is that of its host and of every other container on it.
-const CONTAINER_MARKS: [&str; 2] = ["/run/systemd/container", "/run/host/container-manager"];
-
 /// A digest of the platform's own name for this machine, its kind and its processors. `None` where the firmware gives no
 /// name that is this machine's alone.
 pub fn machine_key(disk: &dyn Disk) -> Result<Option<String>, DiskError> {
-    for mark in CONTAINER_MARKS {
-        if disk.stat(Path::new(mark))?.is_some() {
-            return Ok(None);
-        }
+    // The firmware of a container is that of its host.
+    if is_container(disk)? {
+        return Ok(None);
     }
     let dmi = dmi::load(disk)?;
-    // Firmware that was never given one has zeros, or ones.
-    let digits = dmi.product_uuid.replace('-', "");
-    let is_blank = digits.bytes().all(|byte| byte == b'0') || digits.bytes().all(|byte| byte == b'f');
-    if !words::is_uuid(&dmi.product_uuid) || is_blank {
+    if parse_product_uuid(&dmi.product_uuid).is_none() {
         return Ok(None);
     }
     let cpus = disk.read(Path::new(CPUS), TABLE_LIMIT)?.unwrap_or_default();

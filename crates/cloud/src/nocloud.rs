@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use host::disk::{Disk, DiskError};
+use host::volumes::Sought;
 use serde::Deserialize;
 
 use crate::error::CloudError;
@@ -12,7 +13,7 @@ use crate::{Answered, Extent, Identified, Metadata, Said, USER_DATA_LIMIT, UserD
 
 /// Both names are cloud-init's; the second is for images that want the seed read after the network is up.
 const SEED_FOLDERS: [&str; 2] = ["/var/lib/cloud/seed/nocloud", "/var/lib/cloud/seed/nocloud-net"];
-pub(crate) const LABELS: [&str; 1] = ["cidata"];
+pub(crate) const VOLUME: Sought = Sought { labels: &["cidata"], file: "/meta-data" };
 
 /// Far more than any real meta-data; keeps a wrong file from filling the memory.
 const META_DATA_LIMIT: u64 = 64 * 1024;
@@ -91,7 +92,7 @@ pub(crate) fn read(identified: &Identified, disk: &dyn Disk, wanted: Wanted) -> 
         Place::Elsewhere => Ok(None),
     };
     let Some(bytes) = read("meta-data", META_DATA_LIMIT)? else {
-        let looked_at = format!("{} and volumes labelled {}", SEED_FOLDERS.join(", "), LABELS.join(", "));
+        let looked_at = format!("{} and volumes labelled {}", SEED_FOLDERS.join(", "), VOLUME.labels.join(", "));
         return Err(CloudError::NoSeed { platform: identified.platform.name(), looked_at });
     };
     let path = format!("{place}/meta-data");

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use host::volumes::Volume;
+use host::volumes::{Sought, Volume};
 use serde::Deserialize;
 
 use crate::error::CloudError;
@@ -13,7 +13,7 @@ use crate::service::{DOCUMENT_LIMIT, Key, LINK_LOCAL, Presence, Service, field, 
 use crate::words;
 use crate::{Answered, Asking, Extent, Identified, Metadata, Said, USER_DATA_LIMIT, UserData, Wanted};
 
-pub(crate) const LABELS: [&str; 1] = ["config-2"];
+pub(crate) const DRIVE: Sought = Sought { labels: &["config-2"], file: META_DATA };
 const META_DATA: &str = "/openstack/latest/meta_data.json";
 const USER_DATA: &str = "/openstack/latest/user_data";
 

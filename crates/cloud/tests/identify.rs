@@ -96,3 +96,12 @@ fn a_drive_that_is_damaged_is_no_fact() {
         assert!(matches!(&error, CloudError::Drive { .. }), "{text}: {error}");
     }
 }
+
+#[test]
+fn two_drives_are_ambiguous_and_named_and_nobody_believes_either() {
+    let other = (DRIVE.0.replace("config-2", "CONFIG-2"), DRIVE.1);
+    let error = identify(&machine(&[DRIVE, (other.0.as_str(), other.1)])).err().expect("refused");
+    let said = std::error::Error::source(&error).expect("which").to_string();
+    assert!(said.contains("/CONFIG-2 (CONFIG-2) and /dev/disk/by-label/config-2 (config-2)"), "{said}");
+    assert!(!error.may_pass(), "somebody has to detach one");
+}

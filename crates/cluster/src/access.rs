@@ -56,6 +56,11 @@ impl Access {
         };
         Ok(Self { server: address, tls, authorization })
     }
+
+    /// Whether it is this server that is asked.
+    pub fn is_for(&self, server: &str) -> bool {
+        server.parse::<Uri>().is_ok_and(|address| address == self.server)
+    }
 }
 
 fn roots(authority: Option<&[u8]>) -> Result<RootCertStore, String> {

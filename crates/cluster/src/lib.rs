@@ -8,9 +8,11 @@ mod client;
 mod join;
 mod node_condition;
 mod pod_network;
+mod recognition;
 
 pub use access::{Access, Identity};
 pub use client::{ClusterError, block_on};
 pub use join::{JoinAnswer, ask_whether_node_may_join};
 pub use node_condition::{NodeCondition, node_condition};
 pub use pod_network::wait_for_pod_cidrs;
+pub use recognition::{Recognition, ask_who_we_are};

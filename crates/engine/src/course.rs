@@ -84,6 +84,7 @@ struct Track {
     reboots: bool,
     busy: bool,
     overdue_said: bool,
+    given_up: bool,
 }
 
 pub(crate) struct Course<'a, A, S> {
@@ -107,6 +108,8 @@ pub(crate) struct Course<'a, A, S> {
     /// The machine is going down.
     rebooting: Option<(StepId, String)>,
     failure: Option<(StepId, StepError)>,
+    /// The end of the run is recorded, although some step has not come back.
+    has_ended: bool,
 }
 
 /// What a course needs to know at its start.
@@ -146,6 +149,7 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
             reboots,
             rebooting: None,
             failure: None,
+            has_ended: false,
         }
     }
 
@@ -214,6 +218,9 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
         }
         self.jobs_out -= 1;
         self.tracks[step].busy = false;
+        if self.has_ended {
+            return;
+        }
         match what {
             What::Checked(Ok(condition)) => self.weigh(step, at, condition),
             What::Applied(Ok(())) if self.tracks[step].reboots => self.go_down(step),
@@ -310,6 +317,7 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
             let error = StepError { message: self.out_of_time(step, attempt, &error.message), ..error };
             return self.fail_for_good(step, at, attempt, error);
         };
+        self.tell_output(step, at, &error);
         let kind = failed_event(self.id(step), attempt, &error, Some(rest));
         match self.ledger.record(at, kind, Durability::Eventually) {
             Ok(()) => self.due.push_back((step, Work::Rest(rest))),
@@ -326,10 +334,18 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
     }
 
     fn fail_for_good(&mut self, step: usize, at: Duration, attempt: u32, error: StepError) {
+        self.tell_output(step, at, &error);
         let kind = failed_event(self.id(step), attempt, &error, None);
         // The run fails anyway, and for a better reason than that this record is missing.
         let _ = self.ledger.record(at, kind, Durability::Now);
         self.stop_for(step, error);
+    }
+
+    /// A help and no more: that the step failed is recorded next, and must be.
+    fn tell_output(&mut self, step: usize, at: Duration, error: &StepError) {
+        if let Some(text) = error.output.clone() {
+            let _ = self.ledger.record(at, EventKind::StepOutput { id: self.id(step), text }, Durability::Eventually);
+        }
     }
 
     /// The first failure names the outcome; after it nothing new starts.
@@ -348,10 +364,41 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
         }
     }
 
-    /// How long until a step is past its deadline, of those that have not been told on yet.
-    pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let quiet = self.tracks.iter().filter(|track| track.busy && !track.overdue_said);
-        quiet.filter_map(|track| track.deadline).map(|deadline| deadline.remaining(self.clock)).min()
+    /// How long until something has to be said about a step that is past its deadline.
+    pub(crate) fn next_deadline(&self, grace: Duration) -> Option<Duration> {
+        let busy = self.tracks.iter().filter(|track| track.busy && !track.given_up);
+        let until = |track: &Track| {
+            let more = if track.overdue_said { grace } else { Duration::ZERO };
+            track.deadline.map(|deadline| deadline.remaining_with(more, self.clock))
+        };
+        busy.filter_map(until).min()
+    }
+
+    /// The first step that is past its deadline and all grace, with the deadline.
+    pub(crate) fn find_hung(&self, grace: Duration) -> Option<(usize, Duration)> {
+        let is_hung = |track: &Track| {
+            let deadline = track.deadline.filter(|_| track.busy && track.overdue_said && !track.given_up)?;
+            deadline.remaining_with(grace, self.clock).is_zero().then_some(deadline.allowed)
+        };
+        self.tracks.iter().enumerate().find_map(|(step, track)| Some((step, is_hung(track)?)))
+    }
+
+    /// The run has failed because of this step, and its end is recorded. Gives all events.
+    pub(crate) fn give_up_on(&mut self, step: usize, allowed: Duration) -> Vec<Event> {
+        self.tracks[step].given_up = true;
+        if !std::mem::replace(&mut self.has_ended, true) {
+            let (at, attempt) = (self.clock.monotonic(), self.tracks[step].failures + 1);
+            self.fail_for_good(step, at, attempt, unanswered(&self.id(step), allowed));
+            self.record_failure(at);
+        }
+        self.ledger.events()
+    }
+
+    fn record_failure(&mut self, at: Duration) {
+        if let Some(failure) = self.failure.clone() {
+            // There is a better reason to fail than a missing record of the failure.
+            let _ = self.ledger.record(at, failed_run(failure), Durability::Now);
+        }
     }
 
     /// A thread cannot be stopped from outside, but what hangs can be named before somebody kills the process.
@@ -370,7 +417,8 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
     /// Tells the outcome, and hands back all events.
     pub(crate) fn end(mut self, plan: &Digest) -> Vec<Event> {
         let at = self.clock.monotonic();
-        let written = match (self.failure.take(), self.applied_any) {
+        let written = match (&self.failure, self.applied_any) {
+            _ if self.has_ended => Ok(()),
             // Whatever else failed meanwhile is looked at again in the next boot.
             _ if self.rebooting.is_some() => {
                 let (step, why) = self.rebooting.take().unwrap_or_else(|| (StepId::from(RECORD_STEP), String::new()));
@@ -379,9 +427,8 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
                 let _ = self.ledger.record(at, EventKind::RunFinished { outcome }, Durability::Now);
                 Ok(())
             }
-            (Some(failure), _) => {
-                // As above: there is a better reason to fail than a missing record of the failure.
-                let _ = self.ledger.record(at, failed_run(failure), Durability::Now);
+            (Some(_), _) => {
+                self.record_failure(at);
                 Ok(())
             }
             (None, true) => {
@@ -394,10 +441,10 @@ impl<'a, A, S: LogStore> Course<'a, A, S> {
             let failure = (StepId::from(RECORD_STEP), unrecorded("how the run ended", &error));
             self.ledger.whisper(at, failed_run(failure));
         }
-        self.ledger.into_events()
+        self.ledger.events()
     }
 
-    fn id(&self, step: usize) -> StepId {
+    pub(crate) fn id(&self, step: usize) -> StepId {
         self.plan.steps[step].id.clone()
     }
 
@@ -416,14 +463,22 @@ pub(crate) fn outline<A>(plan: &Plan<A>) -> Vec<StepOutline> {
 }
 
 pub(crate) fn failed_run((step, error): (StepId, StepError)) -> EventKind {
-    let StepError { class, message, advice } = error;
+    let StepError { class, message, advice, output: _ } = error;
     EventKind::RunFinished { outcome: RunOutcome::Failed { step, class, message, advice } }
 }
 
 fn failed_event(id: StepId, attempt: u32, error: &StepError, rest: Option<Duration>) -> EventKind {
-    let StepError { class, message, advice } = error.clone();
+    let StepError { class, message, advice, output: _ } = error.clone();
     let retry_in_ms = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
     EventKind::StepFailed { id, attempt, class, message, advice, retry_in_ms }
+}
+
+/// Nobody knows what became of it.
+pub(crate) fn unanswered(step: &StepId, allowed: Duration) -> StepError {
+    let allowed = human_round(allowed);
+    StepError::transient(format!("`{step}` has not come back, long after its deadline of {allowed}: given up on")).with_advice(
+        "look in dmesg for a disk or a file system that does not answer; once this process is gone, the next run resumes",
+    )
 }
 
 /// Without a record nothing may go on: a crash would leave a node that nobody can tell the state of.

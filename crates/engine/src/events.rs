@@ -107,6 +107,11 @@ pub enum EventKind {
         id: StepId,
         text: String,
     },
+    /// What a program said that the step ran and that failed; the failure follows. For root's eyes: in no report.
+    StepOutput {
+        id: StepId,
+        text: String,
+    },
     StepFinished {
         id: StepId,
         outcome: Finish,

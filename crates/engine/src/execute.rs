@@ -42,7 +42,12 @@ impl Deadline {
 
     /// What is left of it; zero once it has passed.
     pub fn remaining(&self, clock: &dyn Clock) -> Duration {
-        self.at.saturating_sub(clock.monotonic())
+        self.remaining_with(Duration::ZERO, clock)
+    }
+
+    /// The same, if it had been so much later.
+    pub(crate) fn remaining_with(&self, more: Duration, clock: &dyn Clock) -> Duration {
+        self.at.saturating_add(more).saturating_sub(clock.monotonic())
     }
 }
 
@@ -98,11 +103,15 @@ pub struct StepError {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// What a program said that failed, which may be anything: for root only. It becomes an event of its own,
+    /// [`crate::EventKind::StepOutput`], and is in no message and no report.
+    #[serde(skip)]
+    pub output: Option<String>,
 }
 
 impl StepError {
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), advice: None }
+        Self { class, message: message.into(), advice: None, output: None }
     }
 
     pub fn wrong_input(message: impl Into<String>) -> Self {
@@ -123,6 +132,10 @@ impl StepError {
 
     pub fn with_advice(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
+    }
+
+    pub fn with_output(self, output: Option<String>) -> Self {
+        Self { output, ..self }
     }
 }
 

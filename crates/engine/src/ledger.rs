@@ -147,7 +147,7 @@ impl<'a, S: LogStore> Ledger<'a, S> {
     }
 
     /// Older events of the journal and those of this run, written or not.
-    pub(crate) fn into_events(self) -> Vec<Event> {
-        self.journal.events()[..self.earlier].iter().cloned().chain(self.heard).collect()
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.earlier_events().iter().chain(&self.heard).cloned().collect()
     }
 }

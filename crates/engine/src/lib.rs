@@ -19,6 +19,7 @@ mod human;
 mod journal;
 mod ledger;
 mod opening;
+mod patience;
 mod plan;
 mod reboot;
 mod report;
@@ -33,6 +34,7 @@ pub use events::{Event, EventKind, FactNote, Finish, RunOutcome, StepOutline, Ti
 pub use execute::{Clock, Condition, Deadline, ErrorClass, Executor, History, StepContext, StepError};
 pub use journal::{Damaged, Journal, JournalError, LogStore, Recovery};
 pub use opening::Opening;
+pub use patience::Patience;
 pub use plan::{Plan, PlanError, Step, StepId};
 pub use report::{PhaseReport, Report, StepOutcome, StepReport};
 pub use retry::{Jitter, RetryPolicy};

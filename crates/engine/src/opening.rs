@@ -77,7 +77,7 @@ impl<'a, S: LogStore> Opening<'a, S> {
     pub fn give_up(self, phase: &str, error: StepError) -> Report {
         let mut ledger = self.ledger.into_inner();
         let at = self.clock.monotonic();
-        let StepError { class, message, advice } = error.clone();
+        let StepError { class, message, advice, output: _ } = error.clone();
         let failed = EventKind::PhaseFailed { phase: phase.into(), class, message, advice };
         let ended = failed_run((StepId::from(phase), error));
         let known = ledger.is_untouched() && repeats(ledger.earlier_events(), &self.boot_id, &ended);
@@ -89,7 +89,7 @@ impl<'a, S: LogStore> Opening<'a, S> {
                 let _ = ledger.record(at, kind, durability);
             }
         }
-        let events = ledger.into_events();
+        let events = ledger.events();
         Report::from_events(&events).unwrap_or_else(|| Report::empty(None, RunOutcome::Unfinished))
     }
 

@@ -68,6 +68,10 @@ pub struct StepReport {
     pub attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
+    /// What a program said that failed in the last attempt: for root, who asks with `status`, and never written out, because
+    /// a report is for everybody.
+    #[serde(skip)]
+    pub output: Option<String>,
     /// What keeps a [`StepOutcome::Blocked`] step from starting: the step that failed or hangs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<StepId>,
@@ -163,6 +167,7 @@ fn report_step(run: &RunRecord, earlier: &[RunRecord], graph: &Graph, index: usi
         ended_ms: step.ended().map(|at| millis_since(run.started, at)),
         attempts: step.attempts.iter().map(|attempt| attempt.number).max().unwrap_or(0),
         error: step.error().cloned(),
+        output: step.error().and(step.output.clone()),
         blocked_by: find_blocker(run, graph, index),
         done_in_run,
         detail: said_now.or_else(said_then).cloned(),

@@ -76,7 +76,16 @@ fn remnant(old: &[Event]) -> Vec<Event> {
     wanted.extend((start..old.len()).rev().find(|index| end(&old[*index])));
     let mut kept = vec![opening(old, first, start)];
     kept.extend(wanted.into_iter().map(|index| old[index].clone()));
+    set_back(&mut kept);
     kept
+}
+
+/// Within a run time never goes backwards, also if it is drawn together from several of which one had a clock that was
+/// ahead: what is said to be later than what followed is set back to it.
+fn set_back(events: &mut [Event]) {
+    for index in (1..events.len()).rev() {
+        events[index - 1].at = events[index - 1].at.min(events[index].at);
+    }
 }
 
 /// Of a run that this event starts.
@@ -167,6 +176,24 @@ mod tests {
             }
             prop_assert_eq!(Reboots::from_events(&fewer, "0"), Reboots::from_events(&all, "0"));
         }
+    }
+
+    #[test]
+    fn a_run_that_is_drawn_together_is_no_longer_than_it_was_if_a_clock_was_ahead() {
+        let start = |at| {
+            let (plan, boot_id) = (Digest::of(b"p"), String::new());
+            Event { at: Timestamp(at), kind: EventKind::RunStarted { plan, identity: None, boot_id, steps: outline() } }
+        };
+        let done = |at, step: &str| {
+            let kind = EventKind::StepFinished { id: step.into(), outcome: Finish::Done };
+            Event { at: Timestamp(at), kind }
+        };
+        // A first boot in the far future, and one of today.
+        let events = [start(9_000), done(9_001, "s0"), start(10), done(12, "s1"), start(20)];
+        let kept = draw_together(&events, 4);
+        let times: Vec<u64> = kept.iter().map(|event| event.at.0).collect();
+        assert_eq!(times, [10, 12, 12, 20]);
+        assert_eq!(kept.len(), 4, "{kept:?}");
     }
 
     #[test]

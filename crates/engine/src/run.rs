@@ -25,6 +25,7 @@ use crate::{
     graph::Graph,
     journal::{Journal, LogStore},
     ledger::Ledger,
+    patience::{Patience, Watch},
     plan::{Plan, StepId},
     reboot::Reboots,
     report::Report,
@@ -58,15 +59,17 @@ pub struct Run<'a, A, S = Box<dyn LogStore>> {
     pub workers: Workers,
     /// Of the running kernel; written down so that a reboot can be told from a restart.
     pub boot_id: &'a str,
+    /// With what never comes back; workers that are threads only.
+    pub patience: Patience<'a>,
 }
 
 impl<A: Serialize + Sync, S: LogStore> Run<'_, A, S> {
     /// Ends when nothing is left to do, or after a failure when everything under way has ended. A panic of the executor
     /// goes through.
     pub fn run(self) -> Report {
-        let Self { plan, identity, executor, journal, clock, jitter, retry, sink, workers, boot_id } = self;
+        let Self { plan, identity, executor, journal, clock, jitter, retry, sink, workers, boot_id, patience } = self;
         let ledger = Ledger::new(journal, sink, clock);
-        PlannedRun { plan, digest: plan.digest(), identity, executor, jitter, retry, workers }
+        PlannedRun { plan, digest: plan.digest(), identity, executor, jitter, retry, workers, patience }
             .run(ledger, clock, boot_id)
     }
 }
@@ -82,11 +85,13 @@ pub struct PlannedRun<'a, A> {
     pub jitter: &'a dyn Jitter,
     pub retry: RetryPolicy,
     pub workers: Workers,
+    /// See [`Run::patience`].
+    pub patience: Patience<'a>,
 }
 
 impl<A: Serialize + Sync> PlannedRun<'_, A> {
     pub(crate) fn run<S: LogStore>(self, mut ledger: Ledger<'_, S>, clock: &dyn Clock, boot_id: &str) -> Report {
-        let Self { plan, digest, identity, executor, jitter, retry, workers } = self;
+        let Self { plan, digest, identity, executor, jitter, retry, workers, patience } = self;
         let done = ledger.history(&identity);
         let reboots = Reboots::from_events(ledger.earlier_events(), boot_id);
         let started = EventKind::RunStarted {
@@ -104,16 +109,21 @@ impl<A: Serialize + Sync> PlannedRun<'_, A> {
                 let setting = Setting { plan, clock, jitter, retry, stop: &stop, reboots };
                 let mut course = Course::new(setting, ledger, started);
                 match workers {
-                    Workers::Sequential { order } => drive_sequentially(&mut course, &world, order),
-                    Workers::Threads(limit) => drive_threads(&mut course, &world, limit.max(1)),
+                    Workers::Sequential { order } => {
+                        drive_sequentially(&mut course, &world, order);
+                        course.end(&digest)
+                    }
+                    Workers::Threads(limit) => {
+                        let watch = Watch::new(clock, patience, &digest);
+                        drive_watched(course, &world, limit.max(1), &watch)
+                    }
                 }
-                course.end(&digest)
             }
             Err(error) => {
                 ledger.whisper(clock.monotonic(), started);
                 let failure = (StepId::from("validate-plan"), StepError::wrong_input(error.to_string()));
                 ledger.whisper(clock.monotonic(), failed_run(failure));
-                ledger.into_events()
+                ledger.events()
             }
         };
         Report::from_events(&events).unwrap_or_else(|| Report::empty(Some(digest), RunOutcome::Unfinished))
@@ -197,7 +207,38 @@ fn next_random(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-fn drive_threads<A: Sync, S: LogStore>(course: &mut Course<'_, A, S>, world: &World<'_, A>, limit: usize) {
+fn drive_watched<A: Sync, S: LogStore>(
+    mut course: Course<'_, A, S>,
+    world: &World<'_, A>,
+    limit: usize,
+    watch: &Watch<'_>,
+) -> Vec<Event> {
+    thread::scope(|scope| {
+        // By return or by panic.
+        let _ends = EndOfWatch { watch };
+        // A machine that has no thread to spare is not looked after.
+        let _ = thread::Builder::new().name("patience".to_owned()).spawn_scoped(scope, || watch.look_after());
+        drive_threads(&mut course, world, limit, watch);
+        watch.recording(|| course.end(watch.digest))
+    })
+}
+
+struct EndOfWatch<'a> {
+    watch: &'a Watch<'a>,
+}
+
+impl Drop for EndOfWatch<'_> {
+    fn drop(&mut self) {
+        self.watch.end();
+    }
+}
+
+fn drive_threads<A: Sync, S: LogStore>(
+    course: &mut Course<'_, A, S>,
+    world: &World<'_, A>,
+    limit: usize,
+    watch: &Watch<'_>,
+) {
     let (job_sender, job_receiver) = mpsc::channel();
     let (news_sender, news_receiver) = mpsc::channel();
     let queue = Mutex::new(job_receiver);
@@ -207,12 +248,12 @@ fn drive_threads<A: Sync, S: LogStore>(course: &mut Course<'_, A, S>, world: &Wo
         let mut workers = 0;
         loop {
             while course.open_moves(limit) > 0 {
-                let Some(job) = course.take(0) else { continue };
+                let Some(job) = watch.recording(|| course.take(0)) else { continue };
                 // A look is shorter than the way to another thread and back. With nothing else under way there is no
                 // news to miss meanwhile.
                 if job.work == Work::Check && course.jobs_out() == 1 {
-                    world.perform(job, &news_sender);
-                    news_receiver.try_iter().for_each(|news| course.hear(news));
+                    perform_here(job, world, &news_sender, watch);
+                    watch.recording(|| news_receiver.try_iter().for_each(|news| course.hear(news)));
                     continue;
                 }
                 if course.jobs_out() > workers && spawn_worker(scope, world, &queue, &news_sender) {
@@ -220,7 +261,7 @@ fn drive_threads<A: Sync, S: LogStore>(course: &mut Course<'_, A, S>, world: &Wo
                 }
                 match workers {
                     // A machine that has no thread to spare still makes progress.
-                    0 => world.perform(job, &news_sender),
+                    0 => perform_here(job, world, &news_sender, watch),
                     // The queue outlives the scope, so it takes the job.
                     _ => drop(job_sender.send(job)),
                 }
@@ -228,14 +269,32 @@ fn drive_threads<A: Sync, S: LogStore>(course: &mut Course<'_, A, S>, world: &Wo
             if course.jobs_out() == 0 {
                 return;
             }
-            match wait_for_news(&news_receiver, course.next_deadline()) {
+            match wait_for_news(&news_receiver, course.next_deadline(watch.patience.grace)) {
                 // Leaving the scope joins the workers and passes the panic on.
                 Some(News { what: What::Died, .. }) => return,
-                Some(news) => course.hear(news),
-                None => course.say_overdue(),
+                Some(news) => watch.recording(|| course.hear(news)),
+                None => say_what_hangs(course, watch),
             }
         }
     });
+}
+
+/// On the thread that keeps the course.
+fn perform_here<A>(job: Job, world: &World<'_, A>, news: &Sender<News>, watch: &Watch<'_>) {
+    let (id, left) = (world.plan.steps[job.step].id.clone(), job.deadline.remaining(watch.clock));
+    watch.during(id, job.deadline.allowed, left, || world.perform(job, news));
+}
+
+/// First that it does, then that nobody waits for it any more.
+fn say_what_hangs<A, S: LogStore>(course: &mut Course<'_, A, S>, watch: &Watch<'_>) {
+    let Some((step, allowed)) = course.find_hung(watch.patience.grace) else {
+        return watch.recording(|| course.say_overdue());
+    };
+    // It hangs on a disk, and so may its record.
+    let events = watch.during(course.id(step), allowed, Duration::ZERO, || course.give_up_on(step, allowed));
+    if let Some(report) = Report::from_events(&events) {
+        (watch.patience.give_up)(&report);
+    }
 }
 
 /// None when the time is over.

@@ -49,6 +49,8 @@ pub(crate) struct PhaseRecord {
 pub(crate) struct StepRecord {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) details: Vec<String>,
+    /// What a program said that failed in the last attempt.
+    pub(crate) output: Option<String>,
     pub(crate) finish: Option<Finish>,
     pub(crate) finished_at: Option<Timestamp>,
     /// The last failure was final: no retry was announced.
@@ -152,12 +154,18 @@ impl RunRecord {
                 if let Some(step) = self.step(id) {
                     step.finish = None;
                     step.finished_at = None;
+                    step.output = None;
                     step.attempts.push(Attempt { number: *attempt, started: event.at, ended: None, error: None });
                 }
             }
             EventKind::StepDetail { id, text } => {
                 if let Some(step) = self.step(id) {
                     step.details.push(text.clone());
+                }
+            }
+            EventKind::StepOutput { id, text } => {
+                if let Some(step) = self.step(id) {
+                    step.output = Some(text.clone());
                 }
             }
             EventKind::StepFinished { id, outcome } => {
@@ -170,7 +178,7 @@ impl RunRecord {
                 }
             }
             EventKind::StepFailed { id, attempt, class, message, advice, retry_in_ms } => {
-                let error = StepError { class: *class, message: message.clone(), advice: advice.clone() };
+                let error = StepError { advice: advice.clone(), ..StepError::new(*class, message.as_str()) };
                 if let Some(step) = self.step(id) {
                     step.note_failure(*attempt, event.at, error);
                     step.gave_up = retry_in_ms.is_none();
@@ -214,7 +222,7 @@ impl RunRecord {
             EventKind::PhaseFinished { .. } => phase.ended = Some(at),
             EventKind::PhaseFailed { class, message, advice, .. } => {
                 phase.ended = Some(at);
-                phase.error = Some(StepError { class: *class, message: message.clone(), advice: advice.clone() });
+                phase.error = Some(StepError { advice: advice.clone(), ..StepError::new(*class, message.as_str()) });
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! From a location to a connection that can be asked: name, TCP, TLS.
 
 use std::cell::OnceCell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +17,38 @@ use crate::error::{FetchError, Reason};
 use crate::location::Location;
 
 /// How we came to a location decides where it may lead.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// Somebody who may configure this machine named it.
     Named,
-    /// A mirror named it. Link-local addresses are where metadata services live; no mirror may send us there.
+    /// A mirror named it. No mirror may send us where a metadata service lives, nor to a service of this machine itself.
     Redirected,
+    /// The same, on a way that began at this machine itself: whoever configured it trusts what answers here.
+    RedirectedHere,
+}
+
+impl Arrival {
+    /// How we come to where the answer of `peer` sends us.
+    pub(crate) fn redirected_by(self, peer: IpAddr) -> Self {
+        match self {
+            Self::Named if is_this_machine(peer.to_canonical()) => Self::RedirectedHere,
+            Self::Named => Self::Redirected,
+            later => later,
+        }
+    }
+
+    /// What kind of address this is, if it is one that we must not be sent to.
+    fn refused(self, address: IpAddr) -> Option<&'static str> {
+        let address = address.to_canonical();
+        match self {
+            Self::Named => None,
+            Self::Redirected if is_this_machine(address) => Some("an address of this machine itself"),
+            Self::Redirected | Self::RedirectedHere if is_link_local(address) => Some("a link-local address"),
+            Self::Redirected | Self::RedirectedHere => {
+                is_metadata_service(address).then_some("the address of a metadata service")
+            }
+        }
+    }
 }
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -68,12 +94,13 @@ impl Trust {
     }
 }
 
+/// The stream, and who is at its other end.
 pub(crate) async fn connect(
     location: &Location,
     arrival: Arrival,
     trust: &Trust,
     patience: Duration,
-) -> Result<Box<dyn Stream>, Reason> {
+) -> Result<(Box<dyn Stream>, IpAddr), Reason> {
     let started = Instant::now();
     let left = || patience.saturating_sub(started.elapsed());
     let late = |waiting_for| Reason::TimedOut { waiting_for, after: patience };
@@ -83,12 +110,13 @@ pub(crate) async fn connect(
         .map_err(|_| late("the address of its name"))?
         .map_err(|error| Reason::Lookup(error.to_string()))?
         .collect();
-    if arrival == Arrival::Redirected && addresses.iter().any(|address| is_link_local(address.ip())) {
-        return Err(Reason::Redirect(format!("{location} is a link-local address")));
+    // What the name was resolved to is what is connected to: it is not looked up again.
+    if let Some(kind) = addresses.iter().find_map(|address| arrival.refused(address.ip())) {
+        return Err(Reason::Redirect(format!("{location} is {kind}")));
     }
-    let plain = reach(&addresses, left, late("a connection")).await?;
+    let (plain, peer) = reach(&addresses, left, late("a connection")).await?;
     if !location.is_https() {
-        return Ok(Box::new(plain));
+        return Ok((Box::new(plain), peer));
     }
     let name = ServerName::try_from(location.host().to_owned())
         .map_err(|_| Reason::Url("no certificate can be for this host"))?;
@@ -96,19 +124,23 @@ pub(crate) async fn connect(
     match timeout(left(), handshake).await {
         Err(_) => Err(late("the TLS handshake")),
         Ok(Err(error)) => Err(handshake_failure(&error)),
-        Ok(Ok(encrypted)) => Ok(Box::new(encrypted)),
+        Ok(Ok(encrypted)) => Ok((Box::new(encrypted), peer)),
     }
 }
 
 /// The first address that answers; one that swallows packets leaves the others their share of the time.
-async fn reach(addresses: &[SocketAddr], left: impl Fn() -> Duration, late: Reason) -> Result<TcpStream, Reason> {
+async fn reach(
+    addresses: &[SocketAddr],
+    left: impl Fn() -> Duration,
+    late: Reason,
+) -> Result<(TcpStream, IpAddr), Reason> {
     let mut trouble = Reason::Lookup("the name has no address".to_owned());
     let mut still = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     for address in addresses {
         let share = left() / still;
         still -= 1;
         trouble = match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Ok(stream)) => return Ok((stream, address.ip())),
             Ok(Err(error)) => Reason::Connect(error.to_string()),
             Err(_) => late.clone(),
         };
@@ -139,9 +171,23 @@ fn handshake_failure(error: &std::io::Error) -> Reason {
 }
 
 fn is_link_local(address: IpAddr) -> bool {
-    match address.to_canonical() {
+    match address {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
+    }
+}
+
+/// To connect to the unspecified address is to connect to oneself.
+fn is_this_machine(address: IpAddr) -> bool {
+    address.is_loopback() || address.is_unspecified()
+}
+
+/// Those that are not link-local: AWS reserves `fd00:ec2::/32`, GCE `fd20:ce::/32`; the last one is Azure's.
+fn is_metadata_service(address: IpAddr) -> bool {
+    const RESERVED: [[u16; 2]; 2] = [[0xfd00, 0x0ec2], [0xfd20, 0x00ce]];
+    match address {
+        IpAddr::V4(four) => four == Ipv4Addr::new(168, 63, 129, 16),
+        IpAddr::V6(six) => RESERVED.iter().any(|prefix| six.segments().starts_with(prefix)),
     }
 }
 
@@ -150,12 +196,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_local_addresses_are_known_in_every_spelling() {
-        for address in ["169.254.169.254", "169.254.0.1", "fe80::1", "febf::1", "::ffff:169.254.169.254"] {
-            assert!(is_link_local(address.parse().unwrap()), "{address}");
+    fn no_mirror_may_send_us_to_a_metadata_service_or_to_this_machine() {
+        let refused = |arrival: Arrival, address: &str| arrival.refused(address.parse().unwrap()).unwrap_or_default();
+        for (address, kind) in [
+            ("169.254.169.254", "link-local"),
+            ("169.254.0.1", "link-local"),
+            ("fe80::1", "link-local"),
+            ("febf::1", "link-local"),
+            ("::ffff:169.254.169.254", "link-local"),
+            ("fd00:ec2::254", "metadata"),
+            ("fd00:ec2:ffff::1", "metadata"),
+            ("fd20:ce::254", "metadata"),
+            ("168.63.129.16", "metadata"),
+            ("::ffff:168.63.129.16", "metadata"),
+        ] {
+            for arrival in [Arrival::Redirected, Arrival::RedirectedHere] {
+                assert!(refused(arrival, address).contains(kind), "{address}");
+            }
+            assert_eq!(refused(Arrival::Named, address), "", "{address}");
         }
-        for address in ["127.0.0.1", "169.255.0.1", "10.0.0.1", "::1", "fd00::1", "2001:db8::1"] {
-            assert!(!is_link_local(address.parse().unwrap()), "{address}");
+        for address in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0"] {
+            assert!(refused(Arrival::Redirected, address).contains("this machine"), "{address}");
+            assert_eq!(refused(Arrival::RedirectedHere, address), "", "{address}");
+        }
+        for address in ["169.255.0.1", "10.0.0.1", "fd00::1", "fd00:ec3::1", "2001:db8::1", "168.63.129.17"] {
+            assert_eq!(refused(Arrival::Redirected, address), "", "{address}");
+        }
+    }
+
+    #[test]
+    fn only_a_way_that_began_at_this_machine_may_lead_back_to_it() {
+        let first = |peer: &str| Arrival::Named.redirected_by(peer.parse().unwrap());
+        for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0"] {
+            assert_eq!(first(here), Arrival::RedirectedHere, "{here}");
+        }
+        assert_eq!(first("10.0.0.1"), Arrival::Redirected);
+        // Not by a detour either: what counts is where the way began.
+        assert_eq!(first("10.0.0.1").redirected_by("127.0.0.1".parse().unwrap()), Arrival::Redirected);
+    }
+
+    #[test]
+    fn a_name_is_judged_by_what_it_resolves_to() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let trust = Trust::new(None).unwrap();
+        for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+            let location = Location::parse(&format!("http://{host}:{port}/x")).unwrap();
+            let arrive = |arrival| {
+                let connected = connect(&location, arrival, &trust, Duration::from_secs(20));
+                runtime.block_on(connected).map(|(_, peer)| peer)
+            };
+            let refused = arrive(Arrival::Redirected).unwrap_err();
+            assert!(matches!(&refused, Reason::Redirect(why) if why.contains("this machine")), "{host}: {refused:?}");
+            let peer = arrive(Arrival::Named).unwrap_or_else(|reason| panic!("{host}: {reason:?}"));
+            assert!(Arrival::Named.redirected_by(peer) == Arrival::RedirectedHere, "{host}: {peer}");
+            assert!(arrive(Arrival::RedirectedHere).is_ok(), "{host}");
         }
     }
 

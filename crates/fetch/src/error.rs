@@ -100,7 +100,9 @@ impl Reason {
             Self::NotAsked | Self::Lookup(_) | Self::Connect(_) | Self::Exchange(_) | Self::TimedOut { .. } => {
                 "see whether the store is up and the network and its DNS let this machine through"
             }
-            Self::Certificate { by_clock: true, .. } => "compare this machine's clock with a good one",
+            Self::Certificate { by_clock: true, .. } => {
+                "compare this machine's clock with a good one; if it is right, renew the store's certificate"
+            }
             Self::Certificate { .. } => {
                 "compare the certificate authorities given for the store, or else those of the image, with the one that \
                  signed the store's certificate"

@@ -1,5 +1,6 @@
 //! One attempt at one mirror: ask, follow a few redirects, read the whole body.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
@@ -34,7 +35,7 @@ pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, li
             return body(answer, patience.stall, limit).await;
         };
         location = location.follow(&reference).map_err(|why| Reason::Redirect(why.to_owned()))?;
-        arrival = Arrival::Redirected;
+        arrival = arrival.redirected_by(connection.peer);
     }
     Err(Reason::Redirect(format!("more than {MOST_REDIRECTS} in a row")))
 }
@@ -58,6 +59,7 @@ pub(crate) fn question(method: Method, location: &Location, target: &str) -> Bui
 pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: tokio::task::JoinHandle<hyper::Result<()>>,
+    peer: IpAddr,
 }
 
 impl Drop for Connection {
@@ -73,11 +75,11 @@ impl Connection {
         trust: &Trust,
         patience: &Patience,
     ) -> Result<Self, Reason> {
-        let stream = connect(location, arrival, trust, patience.connect).await?;
+        let (stream, peer) = connect(location, arrival, trust, patience.connect).await?;
         let mut builder = http1::Builder::new();
         builder.max_header_size(HEADER_LIMIT).max_buf_size(BUFFER_LIMIT);
         let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        Ok(Self { sender, driver: tokio::spawn(driver) })
+        Ok(Self { sender, driver: tokio::spawn(driver), peer })
     }
 
     /// An answer whose body is not read to its end makes the connection useless for the next question.

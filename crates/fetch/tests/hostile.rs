@@ -299,7 +299,7 @@ fn a_redirect_is_followed_a_few_times_only() {
 }
 
 #[test]
-fn a_redirect_to_nowhere_or_to_a_link_local_address_is_refused() {
+fn a_redirect_to_nowhere_or_to_a_metadata_service_is_refused() {
     for (to, why) in [
         (
             "http://169.254.169.254/latest/user-data?canary",
@@ -307,6 +307,7 @@ fn a_redirect_to_nowhere_or_to_a_link_local_address_is_refused() {
         ),
         ("http://[fe80::1]/x", "link-local"),
         ("http://[::ffff:169.254.169.254]/x", "link-local"),
+        ("http://[fd00:ec2::254]/latest/user-data", "metadata service"),
         ("ftp://127.0.0.1/x", "only http and https"),
         ("http://u:canary@127.0.0.1/x", "password"),
     ] {

@@ -7,14 +7,18 @@
 //! verb and the path; its source is the kernel's own word (`ENOSPC`, `EROFS`, …), reachable by `raw_os_error`.
 //! [`RootedDisk`] is the Linux one; [`crate::fake::FakeDisk`] is the one that loses power.
 
+mod held;
 mod path;
 mod rooted;
+mod trusted;
 
 use std::path::Path;
 
 pub use rooted::RootedDisk;
 
 use serde::{Deserialize, Serialize};
+
+use crate::doubt;
 
 /// What is at a path (a link is not followed).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +63,19 @@ impl DiskError {
     }
 }
 
+/// How much a sync makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent<'a> {
+    /// The content of one file.
+    File(&'a Path),
+    /// The names in one folder.
+    Folder(&'a Path),
+    /// Everything on the file system that holds the path: one `syncfs`.
+    FileSystem(&'a Path),
+    /// Everything on every file system that can be written to; of a folder that stands for a machine, on its own ones.
+    Everything,
+}
+
 pub trait Disk: Send + Sync {
     /// The whole file, or `None` if nothing is there; a link at the path is followed. More than `limit` bytes is an error, never a truncation.
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
@@ -90,12 +107,27 @@ pub trait Disk: Send + Sync {
     /// `false` if nothing was there. Folders only when empty.
     fn remove(&self, path: &Path) -> Result<bool, DiskError>;
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError>;
+    /// What the disk itself holds of a file, and not what the kernel remembers of it: for files that were synced. As
+    /// [`Disk::read`], but a link at the path is not followed.
+    fn read_medium(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;
+    /// Makes things durable. Callers use the verbs below, which also remember that a sync failed.
+    fn sync(&self, extent: Extent<'_>) -> Result<(), DiskError>;
     /// Content of one file is durable.
-    fn sync_file(&self, path: &Path) -> Result<(), DiskError>;
+    fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
+        doubt::cast_by(self, self.sync(Extent::File(path)))
+    }
     /// Names in one folder are durable.
-    fn sync_folder(&self, path: &Path) -> Result<(), DiskError>;
+    fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
+        doubt::cast_by(self, self.sync(Extent::Folder(path)))
+    }
     /// Everything on the file system that holds `path` is durable: one `syncfs`.
-    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError>;
+    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
+        doubt::cast_by(self, self.sync(Extent::FileSystem(path)))
+    }
+    /// What anybody wrote anywhere is durable.
+    fn sync_everything(&self) -> Result<(), DiskError> {
+        doubt::cast_by(self, self.sync(Extent::Everything))
+    }
     /// An exclusive advisory lock that ends with the process; `None` if another process holds it. The lock file is
     /// 0600; its folder is made if missing.
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError>;
@@ -103,6 +135,23 @@ pub trait Disk: Send + Sync {
     fn is_locked(&self, _path: &Path) -> Result<Option<bool>, DiskError> {
         Ok(None)
     }
+}
+
+/// As the kernel's own limit.
+const MOST_LINKS: usize = 40;
+
+/// What a path leads to in the end, links followed inside the root; `None` if that is nothing, or a circle.
+pub fn follow(disk: &dyn Disk, path: &Path) -> Result<Option<Stat>, DiskError> {
+    let mut path = path.to_owned();
+    for _ in 0..=MOST_LINKS {
+        match disk.stat(&path)? {
+            Some(Stat { kind: Kind::Link { target }, .. }) => {
+                path = path.parent().unwrap_or(Path::new("/")).join(target);
+            }
+            found => return Ok(found),
+        }
+    }
+    Ok(None)
 }
 
 /// Held as long as it lives.

@@ -7,8 +7,9 @@
 //!
 //! | call | for | syncs |
 //! |---|---|---|
-//! | [`write_durable`] | one important file: the gate, a report | its file, its folder |
+//! | [`write_durable`] | one important file: the gate, a report | its file, which is then read from the disk; its folder |
 //! | [`stage`], [`commit`] | many files at once | each file system twice, however many files |
+//! | [`prove`] | files that were synced, before somebody vouches for them | nothing: they are read from the disk |
 //!
 //! Fails with [`FileError`]. A failed call leaves the old files as they were and gives the space of its temporary files
 //! back where the disk still allows it. A folder or a link at the place of a file is never replaced: somebody put it
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError, Kind, Look};
+use crate::doubt;
 
 const LEFTOVER_SUFFIX: &str = ".nodestrap-new";
 /// Folders that nobody asked for by name are ordinary ones; a caller who wants a tight one makes it before.
@@ -66,8 +68,15 @@ pub enum FileError {
     LinkInTheWay { path: String, target: String },
     #[error("something that is not a file is in the way at {path:?}")]
     OtherInTheWay { path: String },
+    /// With the number of all such files.
+    #[error("the disk lost what was written to {path:?}{}: the kernel shows other bytes than are on it", and_others(*.count))]
+    Lost { path: String, count: usize },
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+fn and_others(count: usize) -> String {
+    if count > 1 { format!(" and {} more", count - 1) } else { String::new() }
 }
 
 /// Files that lie ready under their temporary names. Nothing is durable and nothing is visible yet.
@@ -108,7 +117,14 @@ pub fn write_durable(
     refuse_obstacle(disk, path)?;
     make_folder_durable(disk, folder, PARENT_FOLDER_MODE)?;
     let file = FileWrite { path, mode, owner, content: bytes };
-    switch_in(disk, &temporary, &file, |written| disk.sync_file(written))?;
+    switch_in(disk, &temporary, &file, |written| {
+        disk.sync_file(written)?;
+        // Nothing else has looked at this file yet, so nothing but these bytes can be there.
+        match disk.read_medium(written, bytes.len() as u64)?.as_deref() == Some(bytes) {
+            true => Ok(()),
+            false => Err(lost(disk, &[path])),
+        }
+    })?;
     Ok(disk.sync_folder(folder)?)
 }
 
@@ -119,7 +135,7 @@ pub fn write_volatile(disk: &dyn Disk, path: &Path, mode: u32, bytes: &[u8]) -> 
     refuse_obstacle(disk, path)?;
     disk.make_folder(folder, PARENT_FOLDER_MODE)?;
     let file = FileWrite { path, mode, owner: None, content: bytes };
-    Ok(switch_in(disk, &temporary, &file, |_| Ok(()))?)
+    switch_in(disk, &temporary, &file, |_| Ok(()))
 }
 
 /// Written, settled, and only then the file of that name.
@@ -127,11 +143,12 @@ fn switch_in(
     disk: &dyn Disk,
     temporary: &Path,
     file: &FileWrite<'_>,
-    settle: impl FnOnce(&Path) -> Result<(), DiskError>,
-) -> Result<(), DiskError> {
+    settle: impl FnOnce(&Path) -> Result<(), FileError>,
+) -> Result<(), FileError> {
     let switched = write_temporary(disk, temporary, file)
+        .map_err(FileError::from)
         .and_then(|()| settle(temporary))
-        .and_then(|()| disk.rename(temporary, file.path));
+        .and_then(|()| Ok(disk.rename(temporary, file.path)?));
     if switched.is_err() {
         // Space back on a full disk; the first error is the one that counts.
         let _ = disk.remove(temporary);
@@ -158,21 +175,74 @@ pub fn has_leftover(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
     Ok(disk.stat(&temporary)?.is_some())
 }
 
+/// Removes what [`has_leftover`] tells of; `false` if nothing was there.
+pub fn remove_leftover(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
+    let (_, temporary) = places(path)?;
+    Ok(has_leftover(disk, path)? && disk.remove(&temporary)?)
+}
+
 /// Makes everything durable on the file systems of these paths: one `syncfs` each.
 ///
 /// For files that were found [`Difference::Same`]: seen is not durable, since the run that wrote them may have died
-/// before its sync. Call it before a gate is written that vouches for them. Absent paths are skipped.
+/// before its sync. Call it before a gate is written that vouches for them. A path that is absent may have been removed a
+/// moment ago: the folder counts that it was in.
 pub fn sync_all(disk: &dyn Disk, paths: &[&Path]) -> Result<(), FileError> {
     let mut synced = BTreeSet::new();
     for path in paths {
-        if let Some(stat) = disk.stat(path)?
-            && synced.insert(stat.device)
-        {
-            // The folder, because the path itself may be a link that leads nowhere.
-            disk.sync_file_system(path.parent().unwrap_or(path))?;
+        for place in path.ancestors() {
+            let Some(stat) = disk.stat(place)? else { continue };
+            if synced.insert(stat.device) {
+                // A folder may be where a file system is mounted. Of anything else the folder, because the path itself may
+                // be a link that leads nowhere.
+                let is_folder = stat.kind == Kind::Folder;
+                disk.sync_file_system(if is_folder { place } else { place.parent().unwrap_or(place) })?;
+            }
+            break;
         }
     }
     Ok(())
+}
+
+/// Reads files from the disk itself, past the kernel's memory of them, and fails if one is not as it should be. Call it
+/// after [`sync_all`], before a gate is written that vouches for them.
+///
+/// A file that some program changed since it was written is as it should be, if the disk holds what that program wrote; it
+/// is not if there is nothing in it, or zeros, which is what a lost write looks like once the kernel has forgotten it.
+pub fn prove(disk: &dyn Disk, files: &[FileWrite<'_>]) -> Result<(), FileError> {
+    let mut missing = Vec::new();
+    for file in files {
+        let limit = file.content.len() as u64;
+        // What is gone, no file, or larger than it should be is somebody's doing, and not what a lost write leaves.
+        let Some(Look { content: Some(seen), .. }) = disk.look(file.path, limit)? else { continue };
+        let held = disk.read_medium(file.path, limit)?.unwrap_or_default();
+        let is_whole = held == file.content || (held == seen && !is_hole(&held, file.content));
+        if !is_whole {
+            missing.push(file.path);
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(lost(disk, &missing)) }
+}
+
+/// Writes a file again, of which the disk holds something else than the kernel shows; only the kernel knows what is right.
+pub fn mend(disk: &dyn Disk, path: &Path, mode: u32, limit: u64) -> Result<(), FileError> {
+    match disk.read(path, limit)? {
+        Some(seen) if disk.read_medium(path, limit)?.as_ref() != Some(&seen) => {
+            doubt::cast(disk);
+            write_durable(disk, path, mode, &seen, None)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_hole(found: &[u8], wanted: &[u8]) -> bool {
+    (found.is_empty() && !wanted.is_empty()) || (found.contains(&0) && !wanted.contains(&0))
+}
+
+/// From here on, what can be read counts for nothing.
+fn lost(disk: &dyn Disk, paths: &[&Path]) -> FileError {
+    doubt::cast(disk);
+    let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    FileError::Lost { path: first, count: paths.len() }
 }
 
 /// Writes every file under its temporary name. On failure none of them stays behind.

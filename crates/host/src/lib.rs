@@ -10,9 +10,11 @@
 #![allow(clippy::disallowed_methods, reason = "this is the room where these effects live")]
 
 pub mod disk;
+pub mod doubt;
 pub mod fake;
 pub mod files;
 pub mod machine;
+mod mounts;
 pub mod snaps;
 pub mod units;
 pub mod volumes;

@@ -1,7 +1,7 @@
 //! What this machine is: identity, operating system, time, chance, and a word to its service manager.
 //!
-//! In: a [`Disk`]. Out: facts as values, each asked once by whoever gathers facts. Fails with [`MachineError`]; an absent
-//! machine id is an answer, not a failure.
+//! In: a [`Disk`]. Out: facts as values, each asked once by whoever gathers facts. Fails with [`MachineError`]; an unknown
+//! id is an answer, not a failure.
 //!
 //! When the root is a folder that stands for a machine, nothing of the running kernel leaks into the answers:
 //! | fact | root `/` | root is a folder |
@@ -12,7 +12,9 @@
 
 mod clock;
 mod console;
+mod dumps;
 mod hardware;
+mod identity;
 mod journald;
 mod notify;
 mod os_release;
@@ -26,6 +28,8 @@ use serde::{Deserialize, Serialize};
 
 pub use clock::LinuxClock;
 pub use console::write_console;
+pub use dumps::forbid_core_dumps;
+pub use identity::{Likeness, MACHINE_ID_PATH, MachineIdentity, PRODUCT_UUID_PATH, is_container, parse_product_uuid};
 pub(crate) use journald::{JOURNAL_SOCKET, say_for_unit};
 pub use journald::{JournalSocket, Priority};
 pub use notify::{Readiness, sd_notify, sd_notify_with};
@@ -39,16 +43,6 @@ use crate::disk::{Disk, DiskError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootId(pub String);
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MachineId {
-    /// No file, or an empty one: the image was made without an identity.
-    Absent,
-    /// systemd has begun the first boot and not completed it.
-    Uninitialized,
-    Known(String),
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
@@ -64,7 +58,7 @@ pub enum MachineError {
 
 pub trait Machine: Send + Sync {
     fn boot_id(&self) -> Result<BootId, MachineError>;
-    fn machine_id(&self) -> Result<MachineId, MachineError>;
+    fn identity(&self) -> Result<MachineIdentity, MachineError>;
     fn hostname(&self) -> Result<String, MachineError>;
     fn os_release(&self) -> Result<OsRelease, MachineError>;
     /// Processors that are switched on; `None` where nothing says so.
@@ -140,16 +134,8 @@ impl Machine for LinuxMachine {
         }
     }
 
-    fn machine_id(&self) -> Result<MachineId, MachineError> {
-        let path = "/etc/machine-id";
-        match self.line(path)?.as_deref() {
-            None => Ok(MachineId::Absent),
-            Some("uninitialized") => Ok(MachineId::Uninitialized),
-            Some(id) if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-                Ok(MachineId::Known(id.to_ascii_lowercase()))
-            }
-            Some(_) => Err(MachineError::Malformed { path, wanted: "32 hexadecimal digits" }),
-        }
+    fn identity(&self) -> Result<MachineIdentity, MachineError> {
+        identity::load(self.disk.as_ref())
     }
 
     fn hostname(&self) -> Result<String, MachineError> {
@@ -206,7 +192,7 @@ mod tests {
     fn a_folder_answers_for_itself() {
         let empty = machine(&[]);
         assert_eq!(empty.boot_id().unwrap(), BootId(NEVER_BOOTED.to_owned()));
-        assert_eq!(empty.machine_id().unwrap(), MachineId::Absent);
+        assert_eq!(empty.identity().unwrap(), MachineIdentity::default());
         assert!(matches!(empty.hostname(), Err(MachineError::NoHostname)));
         assert!(matches!(empty.os_release(), Err(MachineError::NoOsRelease)));
         assert_eq!((empty.cpus().unwrap(), empty.memory_bytes().unwrap()), (None, None));
@@ -220,18 +206,9 @@ mod tests {
         ]);
         assert_eq!((full.cpus().unwrap(), full.memory_bytes().unwrap()), (Some(5), Some(2048 * 1024)));
         assert_eq!(full.boot_id().unwrap(), BootId("two".to_owned()));
-        assert_eq!(full.machine_id().unwrap(), MachineId::Known("0123456789abcdef0123456789abcdef".to_owned()));
+        assert_eq!(full.identity().unwrap().name(), "0123456789abcdef0123456789abcdef");
         assert_eq!(full.hostname().unwrap(), "n1");
         assert_eq!(full.os_release().unwrap().id, "flatcar");
-    }
-
-    #[test]
-    fn a_first_boot_is_told_from_a_broken_identity() {
-        assert_eq!(machine(&[("/etc/machine-id", "")]).machine_id().unwrap(), MachineId::Absent);
-        let first = machine(&[("/etc/machine-id", "uninitialized\n")]);
-        assert_eq!(first.machine_id().unwrap(), MachineId::Uninitialized);
-        let broken = machine(&[("/etc/machine-id", "xyz\n")]).machine_id().unwrap_err();
-        assert_eq!(broken.to_string(), "\"/etc/machine-id\" does not hold 32 hexadecimal digits");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod snapd;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use snapd::{SNAPD_SOCKET, SnapdSnaps};
+pub use snapd::SnapdSnaps;
 
 /// One service of a snap, as systemd has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct SnapService {
 #[derive(Debug, thiserror::Error)]
 pub enum SnapError {
     #[error("cannot reach snapd at {socket:?}")]
-    Unreachable { socket: String, source: Box<dyn std::error::Error + Send + Sync> },
+    Unreachable { socket: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("there is no snap or application {what:?} on this machine ({operation}: snapd says {message:?})")]
     NotFound { operation: &'static str, what: String, message: String },
     /// Another change of the same snap is under way: of somebody else, or of a run that was cut off.

@@ -102,9 +102,10 @@ pub enum UnitError {
     NotFound { unit: String },
     #[error("unit {unit:?} is masked")]
     Masked { unit: String },
-    /// `detail` is what systemd says about the unit itself, and the last lines that it wrote, or empty.
+    /// `detail` is what systemd says about the unit itself, or empty; `output` the last lines that the unit wrote, which are
+    /// for root and therefore no part of the message.
     #[error("{operation} of unit {unit:?} ended with \"{result}\"{detail}")]
-    Job { operation: &'static str, unit: String, result: JobResult, detail: String },
+    Job { operation: &'static str, unit: String, result: JobResult, detail: String, output: Option<String> },
     #[error("{operation} of {what:?} did not end within {waited:?}")]
     Deadline { operation: &'static str, what: String, waited: Duration },
     #[error("{operation} of {what:?} was refused by the service manager")]
@@ -145,6 +146,8 @@ pub trait Units: Send + Sync {
     fn log(&self, unit: &UnitName, lines: &[&str]);
     /// Asks for an orderly restart of the machine and returns once that is under way: whoever calls must end soon.
     fn reboot(&self) -> Result<(), UnitError>;
+    /// Whether a time client, whichever it is, has set the clock of this machine; `None` where nobody can tell.
+    fn is_clock_synchronised(&self) -> Option<bool>;
     /// What stands behind this: shown to people when it is not a real service manager.
     fn describe(&self) -> &'static str;
 }

@@ -1,26 +1,31 @@
 //! Volumes that a platform attaches to a machine to tell it something: found by their label, read, and let go.
 //!
-//! In: the labels wanted. Out: a [`Volume`], whose files are read as those of any disk. Fails with [`VolumeError`], which
-//! names the device. Nothing is ever written to a device.
+//! In: what is [`Sought`]. Out: a [`Search`], with the [`Volume`] if there is one, whose files are read as those of any disk.
+//! Fails with [`VolumeError`], which names the devices. Nothing is ever written to a device.
+//!
+//! Whoever writes a label writes what a machine believes, so two volumes that fit are refused, and devices that software of
+//! the machine itself can make are not looked at (see `devices`).
 //!
 //! Labels are read from the devices themselves, not from the links that udev makes: at an early boot those may be late, and
 //! an image may have no udev at all. A device is mounted without a mount point (`fsopen`, `fsmount`): nobody else sees the
 //! mount, and it ends with this process, however that ends.
 
+mod devices;
 mod label;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsmount, fsopen};
 
 use crate::disk::{Disk, DiskError, Kind, RootedDisk};
+use crate::mounts::{self, MOUNTS, Mount};
+use devices::Device;
 
+pub use devices::LinuxVolumes;
 pub use label::{FileSystem, read_label};
 
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +37,77 @@ pub enum VolumeError {
          run as root"
     )]
     Mount { device: String, file_system: &'static str, source: io::Error },
+    #[error("cannot read {device:?}, a volume of the platform by its label")]
+    Read { device: String, source: DiskError },
+    #[error(
+        "{} are all volumes of a platform by their label, and which one to believe cannot be told; detach those that the \
+         platform did not attach, or give them another label", .volumes.join(" and ")
+    )]
+    Ambiguous { volumes: Vec<String> },
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+impl VolumeError {
+    /// Whether the same search may succeed later without anybody doing anything: a device may still be coming up.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Ambiguous { .. })
+    }
+}
+
+/// What a platform's volume is known by.
+#[derive(Clone, Copy)]
+pub struct Sought {
+    /// Upper and lower case are the same, as on FAT.
+    pub labels: &'static [&'static str],
+    /// What is read from it first, absolute inside the volume: a volume that fails to give it, other than by not having
+    /// it, is damaged.
+    pub file: &'static str,
+}
+
+impl Sought {
+    fn fits(&self, label: &str) -> bool {
+        self.labels.iter().any(|wanted| wanted.eq_ignore_ascii_case(label))
+    }
+}
+
+/// What became of a search.
+#[derive(Debug)]
+pub struct Search {
+    pub volume: Option<Volume>,
+    /// What could not be read, and why, for people: it may be the volume that was sought.
+    pub unreadable: Vec<String>,
+}
+
+impl Search {
+    /// The only one that fits and can be read. One that fits and cannot be read is passed over for it, and is the failure if
+    /// there is no other.
+    fn decide(fitting: Vec<Result<Volume, VolumeError>>, mut unreadable: Vec<String>) -> Result<Self, VolumeError> {
+        let (mut volumes, mut failures) = (Vec::new(), Vec::new());
+        for opened in fitting {
+            match opened {
+                Ok(volume) => volumes.push(volume),
+                Err(error) => failures.push(error),
+            }
+        }
+        if volumes.len() > 1 {
+            return Err(VolumeError::Ambiguous { volumes: volumes.iter().map(ToString::to_string).collect() });
+        }
+        match (volumes.pop(), failures.is_empty()) {
+            (None, false) => Err(failures.remove(0)),
+            (volume, _) => {
+                unreadable.extend(failures.iter().map(|error| chain(error)));
+                Ok(Self { volume, unreadable })
+            }
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
 }
 
 /// An opened volume; its files can be read as long as it lives.
@@ -44,10 +118,25 @@ pub struct Volume {
     pub label: String,
 }
 
+impl std::fmt::Display for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.name, self.label)
+    }
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 enum Files {
     Device(RootedDisk),
     Folder(Arc<dyn Disk>, PathBuf),
 }
+
+/// Far more than any file that a search begins with.
+const FIRST_FILE_LIMIT: u64 = 1024 * 1024;
 
 impl Volume {
     /// As [`Disk::read`]; the path is absolute inside the volume.
@@ -57,66 +146,28 @@ impl Volume {
             Files::Folder(disk, folder) => disk.read(&folder.join(path.strip_prefix("/").unwrap_or(path)), limit),
         }
     }
+
+    fn proven(self, sought: &Sought) -> Result<Self, VolumeError> {
+        match self.read(Path::new(sought.file), FIRST_FILE_LIMIT) {
+            Ok(_) => Ok(self),
+            Err(source) => Err(VolumeError::Read { device: self.name, source }),
+        }
+    }
 }
 
 pub trait Volumes: Send + Sync {
-    /// The first volume that carries one of these labels; upper and lower case are the same, as on FAT.
-    fn open_labelled(&self, labels: &[&str]) -> Result<Option<Volume>, VolumeError>;
+    /// The one volume that carries one of these labels. Two are refused.
+    fn open_labelled(&self, sought: &Sought) -> Result<Search, VolumeError>;
 }
 
-/// The block devices of this machine.
-pub struct LinuxVolumes;
-
-const BLOCK_DEVICES: &str = "/sys/class/block";
-const MOUNTS: &str = "/proc/self/mountinfo";
-
-impl Volumes for LinuxVolumes {
-    fn open_labelled(&self, labels: &[&str]) -> Result<Option<Volume>, VolumeError> {
-        for device in block_devices().map_err(VolumeError::List)? {
-            // A device without a medium, or one that is going away, carries no label.
-            let Some((file_system, label)) = label_of(&device).ok().flatten() else { continue };
-            if labels.iter().any(|wanted| wanted.eq_ignore_ascii_case(&label)) {
-                return open_device(&device, file_system, label).map(Some);
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Sorted, so that two volumes with one label are always taken in the same order.
-fn block_devices() -> io::Result<Vec<PathBuf>> {
-    let mut devices = Vec::new();
-    match std::fs::read_dir(BLOCK_DEVICES) {
-        // A container may show none.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(devices),
-        Err(error) => return Err(error),
-        Ok(entries) => {
-            for entry in entries {
-                devices.push(Path::new("/dev").join(entry?.file_name()));
-            }
-        }
-    }
-    devices.sort();
-    Ok(devices)
-}
-
-fn label_of(device: &Path) -> io::Result<Option<(FileSystem, String)>> {
-    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = File::options().read(true).custom_flags(nonblocking).open(device)?;
-    Ok(read_label(|offset, buffer| file.read_exact_at(buffer, offset).is_ok()))
-}
-
-fn open_device(device: &Path, file_system: FileSystem, label: String) -> Result<Volume, VolumeError> {
-    let name = device.display().to_string();
-    let failed = |source: io::Error| VolumeError::Mount {
-        device: device.display().to_string(),
-        file_system: file_system.name(),
-        source,
-    };
+fn open_device(device: &Device, file_system: FileSystem, label: String) -> Result<Volume, VolumeError> {
+    let (node, name) = (device.node.as_path(), device.node.display().to_string());
+    let failed =
+        |source: io::Error| VolumeError::Mount { device: name.clone(), file_system: file_system.name(), source };
     // Two mounts of one device must agree about writing, so one that is there already is used.
-    let disk = match mounted_at(device).map_err(failed)? {
+    let disk = match mounted_at(node).map_err(failed)? {
         Some(folder) => RootedDisk::open(&folder)?,
-        None => RootedDisk::within(mount(device, file_system.name()).map_err(failed)?)?,
+        None => RootedDisk::within(mount(node, file_system.name()).map_err(failed)?)?,
     };
     Ok(Volume { files: Files::Device(disk), name, label })
 }
@@ -137,35 +188,13 @@ fn mount(device: &Path, file_system: &str) -> io::Result<OwnedFd> {
 fn mounted_at(device: &Path) -> io::Result<Option<PathBuf>> {
     let number = std::fs::metadata(device)?.rdev();
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    Ok(parse_mount_point(&std::fs::read_to_string(MOUNTS)?, &number))
+    Ok(find_mount_point(&std::fs::read(MOUNTS)?, &number))
 }
 
 /// Where the whole of a device is mounted, by its `major:minor`.
-fn parse_mount_point(mountinfo: &str, number: &str) -> Option<PathBuf> {
-    mountinfo.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(2);
-        let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
-        (device == number && root == "/").then(|| PathBuf::from(unescape(point)))
-    })
-}
-
-/// Blanks and their like are written as a backslash and three octal digits.
-fn unescape(field: &str) -> String {
-    let mut parts = field.split('\\');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if byte.is_ascii() => {
-                text.push(char::from(byte));
-                text.push_str(part.get(3..).unwrap_or_default());
-            }
-            _ => {
-                text.push('\\');
-                text.push_str(part);
-            }
-        }
-    }
-    text
+fn find_mount_point(mountinfo: &[u8], number: &str) -> Option<PathBuf> {
+    let whole = |mount: &Mount<'_>| mount.device == number.as_bytes() && mount.root == b"/";
+    mounts::parse(mountinfo).find(whole).map(|mount| mount.at)
 }
 
 /// For a folder that stands for a machine: `dev/disk/by-label/LABEL` in it is a folder that stands for the volume.
@@ -182,35 +211,39 @@ impl FolderVolumes {
 }
 
 impl Volumes for FolderVolumes {
-    fn open_labelled(&self, labels: &[&str]) -> Result<Option<Volume>, VolumeError> {
+    fn open_labelled(&self, sought: &Sought) -> Result<Search, VolumeError> {
+        let mut fitting = Vec::new();
         for label in self.disk.list(Path::new(BY_LABEL))? {
             let folder = Path::new(BY_LABEL).join(&label);
-            let is_wanted = labels.iter().any(|wanted| wanted.eq_ignore_ascii_case(&label));
-            if is_wanted && self.disk.stat(&folder)?.is_some_and(|stat| stat.kind == Kind::Folder) {
+            if sought.fits(&label) && self.disk.stat(&folder)?.is_some_and(|stat| stat.kind == Kind::Folder) {
                 let name = folder.display().to_string();
-                return Ok(Some(Volume { files: Files::Folder(Arc::clone(&self.disk), folder), name, label }));
+                let volume = Volume { files: Files::Folder(Arc::clone(&self.disk), folder), name, label };
+                fitting.push(volume.proven(sought));
             }
         }
-        Ok(None)
+        Search::decide(fitting, Vec::new())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::process::Command;
 
     use super::*;
     use crate::fake::FakeDisk;
 
+    const SEED: Sought = Sought { labels: &["config-2", "cidata"], file: "/meta-data" };
+
     #[test]
     fn a_mount_of_the_whole_device_is_found_by_its_number() {
-        let mounts = "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        let mounts = b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
                       30 21 11:0 /openstack /bound ro - iso9660 /dev/sr0 ro\n\
                       31 21 11:0 / /mnt/config\\040drive ro,nosuid - iso9660 /dev/sr0 ro\n";
-        assert_eq!(parse_mount_point(mounts, "11:0").unwrap(), Path::new("/mnt/config drive"));
-        assert_eq!(parse_mount_point(mounts, "8:1").unwrap(), Path::new("/"));
-        assert_eq!(parse_mount_point(mounts, "8:2"), None);
-        assert_eq!(parse_mount_point("", "8:2"), None);
+        assert_eq!(find_mount_point(mounts, "11:0").unwrap(), Path::new("/mnt/config drive"));
+        assert_eq!(find_mount_point(mounts, "8:1").unwrap(), Path::new("/"));
+        assert_eq!(find_mount_point(mounts, "8:2"), None);
+        assert_eq!(find_mount_point(b"", "8:2"), None);
     }
 
     #[test]
@@ -219,10 +252,38 @@ mod tests {
         disk.make_folder(Path::new("/dev/disk/by-label/CIDATA"), 0o755).unwrap();
         disk.create(Path::new("/dev/disk/by-label/CIDATA/meta-data"), 0o644, b"x").unwrap();
         let volumes = FolderVolumes::new(disk);
-        let volume = volumes.open_labelled(&["config-2", "cidata"]).unwrap().unwrap();
+        let volume = volumes.open_labelled(&SEED).unwrap().volume.unwrap();
         assert_eq!(volume.read(Path::new("/meta-data"), 10).unwrap().unwrap(), b"x");
         assert_eq!(volume.read(Path::new("/user-data"), 10).unwrap(), None);
-        assert!(volumes.open_labelled(&["config-2"]).unwrap().is_none());
+        assert!(volumes.open_labelled(&Sought { labels: &["config-2"], ..SEED }).unwrap().volume.is_none());
+    }
+
+    #[test]
+    fn two_volumes_that_fit_are_ambiguous_and_named_and_one_that_cannot_be_read_is_passed_over() {
+        let disk: Arc<dyn Disk> = Arc::new(FakeDisk::new());
+        let volume = |label: &str, file: Option<&str>| {
+            let folder = Path::new(BY_LABEL).join(label);
+            disk.make_folder(&folder, 0o755).unwrap();
+            match file {
+                Some(text) => disk.create(&folder.join("meta-data"), 0o644, text.as_bytes()).unwrap(),
+                // Reading a folder fails, and not because nothing is there.
+                None => disk.make_folder(&folder.join("meta-data"), 0o755).unwrap(),
+            }
+        };
+        let search = || FolderVolumes::new(Arc::clone(&disk)).open_labelled(&SEED);
+        volume("cidata", None);
+        let error = search().unwrap_err();
+        assert!(matches!(&error, VolumeError::Read { device, .. } if device.ends_with("cidata")), "{error}");
+        assert!(error.may_pass());
+        volume("CIDATA", Some("x"));
+        let found = search().unwrap();
+        assert_eq!(found.volume.unwrap().label, "CIDATA");
+        assert!(found.unreadable[0].contains("by-label/cidata"), "{:?}", found.unreadable);
+        volume("config-2", Some("y"));
+        let error = search().unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("by-label/CIDATA (CIDATA) and /dev/disk/by-label/config-2 (config-2)"), "{said}");
+        assert!(!error.may_pass());
     }
 
     /// A file as a block device; `None` where that cannot be had (no root, no loop devices).
@@ -271,21 +332,14 @@ mod tests {
         assert_eq!(mounted_at(&device.0).unwrap(), None);
     }
 
+    /// Whoever may use a loop device could otherwise tell this machine what it is.
     #[test]
-    fn a_labelled_device_is_found_and_one_that_cannot_be_mounted_is_named() {
+    fn a_loop_device_is_no_volume_of_a_platform_whatever_its_label() {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
-        // A label of its own, so that no other device is found; a boot sector alone is no file system.
-        let label = format!("NT{:09}", std::process::id());
-        let mut bytes = vec![0; 1 << 20];
-        bytes[43..54].copy_from_slice(label.as_bytes());
-        bytes[54..62].copy_from_slice(b"FAT12   ");
-        bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
-        std::fs::write(&image, &bytes).unwrap();
+        std::fs::write(&image, devices::tests::boot_sector("NODESTRAP-1")).unwrap();
         let Some(device) = LoopDevice::new(&image) else { return };
-        let error = LinuxVolumes.open_labelled(&[&label.to_lowercase()]).err().expect("no file system");
-        let said = error.to_string();
-        assert!(said.contains(&device.0.display().to_string()) && said.contains("vfat"), "{said}");
-        assert!(LinuxVolumes.open_labelled(&["nodestrap-none"]).unwrap().is_none());
+        let found = LinuxVolumes::new().open_labelled(&Sought { labels: &["nodestrap-1"], file: "/x" }).unwrap();
+        assert!(found.volume.is_none(), "{} is a loop device", device.0.display());
     }
 }

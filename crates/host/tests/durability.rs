@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use host::disk::{Disk, Kind};
+use host::doubt;
 use host::fake::{Crash, Entry, FakeDisk, Fault, Moment, Repeat};
 use host::files::{self, Difference, FileError, FileWrite};
 
@@ -200,7 +201,7 @@ fn sync_all_pins_what_was_found_the_same() {
     let path = Path::new("/var/d");
     disk.create(path, 0o600, NEW).unwrap();
     files::sync_all(&disk, &[path, Path::new("/var/b"), Path::new("/nowhere")]).unwrap();
-    assert_eq!(disk.log().iter().filter(|line| line.contains("sync")).count(), 1);
+    assert_eq!(disk.log().iter().filter(|line| line.contains("sync")).count(), 2, "one for each file system");
     for seed in 0..SEEDS {
         assert_eq!(disk.after_crash(Crash::PowerLoss, seed).read(path, 100).unwrap().unwrap(), NEW);
     }
@@ -266,4 +267,49 @@ fn leftovers_of_dead_runs_can_be_swept() {
     assert_eq!(removed, [PathBuf::from("/etc/.a.nodestrap-new")]);
     assert_eq!(disk.list(Path::new("/etc")).unwrap(), [".c", "a", "b.nodestrap-new"]);
     assert!(files::remove_leftovers(&disk, Path::new("/nowhere")).unwrap().is_empty());
+}
+
+#[test]
+fn a_write_that_the_disk_loses_while_somebody_else_is_told_is_no_durable_write() {
+    let disk = machine();
+    let path = Path::new("/etc/a");
+    disk.crash_point().lose_writeback_at(disk.operations() + 3);
+    let lost = files::write_durable(&disk, path, 0o644, NEW, None).unwrap_err();
+    assert_eq!(
+        lost.to_string(),
+        "the disk lost what was written to \"/etc/a\": the kernel shows other bytes than are on it"
+    );
+    assert_eq!(disk.read(path, 100).unwrap().unwrap(), OLD);
+    assert!(!files::has_leftover(&disk, path).unwrap() && doubt::is_cast(&disk, "me").unwrap());
+    files::write_durable(&disk, path, 0o644, NEW, None).unwrap();
+}
+
+#[test]
+fn files_are_proved_by_what_the_disk_holds_and_not_by_what_the_kernel_shows() {
+    let disk = machine();
+    let file = |path: &'static str| FileWrite { path: Path::new(path), mode: 0o600, owner: None, content: NEW };
+    let files = [file("/etc/x"), file("/var/y"), file("/var/edited"), file("/var/gone")];
+    files::commit(&disk, files::stage(&disk, &files[..3]).unwrap()).unwrap();
+    // Somebody wants it so: a change is no loss.
+    disk.truncate(files[2].path, 1).unwrap();
+    disk.sync_file(files[2].path).unwrap();
+    files::prove(&disk, &files).unwrap();
+    assert!(!doubt::is_cast(&disk, "me").unwrap());
+    for file in &files[..2] {
+        disk.remove(file.path).unwrap();
+        disk.create(file.path, 0o600, NEW).unwrap();
+    }
+    disk.lose_writeback();
+    files::sync_all(&disk, &[files[0].path, files[1].path]).unwrap();
+    assert_eq!(files::matches(&disk, &files[0]).unwrap(), Difference::Same, "the kernel shows what was written");
+    let again = FakeDisk::after_crash(&disk, Crash::ProcessKill, 0);
+    let lost = files::prove(&disk, &files).unwrap_err().to_string();
+    assert!(lost.starts_with("the disk lost what was written to \"/etc/x\" and 1 more:"), "{lost}");
+    assert!(doubt::is_cast(&disk, "me").unwrap());
+    files::prove(&disk, &files).unwrap_err();
+    doubt::settle(&disk, "me").unwrap();
+    assert!(!doubt::is_cast(&disk, "me").unwrap() && doubt::is_cast(&disk, "another").unwrap());
+    // Of what nobody else knows, the kernel's memory is the only copy.
+    files::mend(&again, files[0].path, 0o600, 100).unwrap();
+    assert_eq!(again.read_medium(files[0].path, 100).unwrap().unwrap(), NEW);
 }

@@ -202,3 +202,36 @@ fn units_fail_as_ordered() {
     assert!(!units.state(&unit).unwrap().needs_reload);
     assert!(matches!(units.queue_start(&UnitName("b.service".to_owned())), Err(UnitError::NotFound { .. })));
 }
+
+#[test]
+fn what_was_written_back_wrongly_can_be_read_until_the_cache_is_dropped_and_no_sync_says_so() {
+    let disk = FakeDisk::new();
+    disk.create(path("/old"), 0o600, b"old").unwrap();
+    disk.sync_file_system(path("/")).unwrap();
+    disk.crash_point().lose_writeback_at(disk.operations() + 2);
+    disk.create(path("/x"), 0o600, b"new").unwrap();
+    disk.append(path("/old"), b"er").unwrap();
+    disk.sync_file_system(path("/")).unwrap();
+    assert_eq!(disk.read(path("/x"), 100).unwrap().unwrap(), b"new");
+    assert_eq!(outcomes(&disk, "/x"), BTreeSet::from([Some(b"\0\0\0".to_vec())]));
+    assert_eq!(outcomes(&disk, "/old"), BTreeSet::from([Some(b"old\0\0".to_vec())]), "what was durable stays");
+    assert_eq!(disk.read_medium(path("/x"), 100).unwrap().unwrap(), b"\0\0\0");
+    assert_eq!(disk.read(path("/x"), 100).unwrap().unwrap(), b"\0\0\0", "the kernel has forgotten it too");
+    disk.remove(path("/x")).unwrap();
+    disk.create(path("/x"), 0o600, b"new").unwrap();
+    disk.sync_file_system(path("/")).unwrap();
+    assert_eq!(disk.read_medium(path("/x"), 100).unwrap().unwrap(), b"new");
+    assert_eq!(disk.read_medium(path("/nowhere"), 100).unwrap(), None);
+}
+
+#[test]
+fn what_a_failed_sync_did_not_write_is_never_written() {
+    let disk = FakeDisk::new();
+    disk.create(path("/x"), 0o600, b"new").unwrap();
+    disk.crash_point().fail_at(disk.operations() + 1, Fault::INPUT_OUTPUT, Repeat::Once);
+    disk.sync_file(path("/x")).unwrap_err();
+    disk.sync_file_system(path("/")).unwrap();
+    assert_eq!(outcomes(&disk, "/x"), BTreeSet::from([Some(b"\0\0\0".to_vec())]));
+    assert!(host::doubt::is_cast(&disk, "me").unwrap(), "it is remembered");
+    assert!(!host::doubt::is_cast(&disk.after_crash(Crash::PowerLoss, 0), "me").unwrap(), "until the boot ends");
+}

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use host::disk::RootedDisk;
 use host::snaps::{SnapError, SnapService, SnapdSnaps, Snaps};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -38,16 +39,23 @@ impl Server {
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.path().join("snapd.socket")
+        let run = self.folder.path().join("run");
+        std::fs::create_dir_all(&run).unwrap();
+        run.join("snapd.socket")
     }
 
     fn snaps(&self) -> SnapdSnaps {
-        SnapdSnaps::new(&self.socket())
+        snaps_under(self.folder.path())
     }
 
     fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
     }
+}
+
+/// As on a machine whose root this is.
+fn snaps_under(root: &Path) -> SnapdSnaps {
+    SnapdSnaps::new(Arc::new(RootedDisk::open(root).unwrap()))
 }
 
 fn answer(mut stream: &UnixStream, heard: &Mutex<Vec<String>>, script: &Mutex<Script>) {
@@ -210,13 +218,14 @@ fn what_is_not_snapd_is_recognised() {
 #[test]
 fn nobody_there_and_nobody_answering_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("snapd.socket");
-    let error = SnapdSnaps::new(&socket).aliases().unwrap_err();
+    let socket = folder.path().join("run/snapd.socket");
+    std::fs::create_dir(folder.path().join("run")).unwrap();
+    let error = snaps_under(folder.path()).aliases().unwrap_err();
     assert!(matches!(&error, SnapError::Unreachable { socket, .. } if socket.ends_with("snapd.socket")), "{error:?}");
 
     // It takes connections, and that is all.
     let _silent = UnixListener::bind(&socket).unwrap();
-    let error = SnapdSnaps::new(&socket).start("kubelet-eks", Duration::from_millis(200)).unwrap_err();
+    let error = snaps_under(folder.path()).start("kubelet-eks", Duration::from_millis(200)).unwrap_err();
     assert!(matches!(error, SnapError::Deadline { operation: "start", .. }), "{error:?}");
 }
 
@@ -228,4 +237,36 @@ fn a_change_that_never_ends_passes_its_deadline() {
     ]);
     let error = server.snaps().stop("kubelet-eks", Duration::from_millis(400)).unwrap_err();
     assert!(matches!(error, SnapError::Deadline { operation: "stop", .. }), "{error:?}");
+}
+
+#[test]
+fn a_folder_that_stands_for_a_machine_is_not_left_by_a_link() {
+    use std::os::unix::fs::symlink;
+    let aliases = r#"{"type":"sync","status-code":200,"status":"OK","result":{}}"#.to_owned();
+    let host = Server::start(vec![("GET /v2/aliases", vec![aliases])]);
+    assert!(host.snaps().aliases().is_ok());
+    let outside = host.folder.path().join("run");
+    let link = |name: &str, target: &Path| {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(parent) = Path::new(name).parent() {
+            std::fs::create_dir_all(folder.path().join(parent)).unwrap();
+        }
+        symlink(target, folder.path().join(name)).unwrap();
+        folder
+    };
+    let up = Path::new("../../../../../../../..").join(outside.strip_prefix("/").unwrap());
+    for folder in [
+        link("run", &outside),
+        link("run", &up),
+        link("run/snapd.socket", &outside.join("snapd.socket")),
+        link("run/snapd.socket", &up.join("snapd.socket")),
+    ] {
+        let error = snaps_under(folder.path()).aliases().unwrap_err();
+        assert!(matches!(&error, SnapError::Unreachable { .. }), "{error:?}");
+    }
+    assert_eq!(host.heard().len(), 1, "nobody outside was asked");
+    // A link that stays inside is followed there.
+    std::fs::rename(&outside, host.folder.path().join("elsewhere")).unwrap();
+    symlink("/elsewhere", &outside).unwrap();
+    assert!(host.snaps().aliases().is_ok());
 }

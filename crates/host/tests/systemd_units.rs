@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
 #![allow(clippy::disallowed_methods, reason = "the test starts a bus daemon and measures real time")]
 
-use std::io::{BufRead, BufReader};
+mod bus;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,51 +13,10 @@ use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
 use zbus::object_server::SignalEmitter;
 use zbus::{OwnedObjectPath, interface};
 
+use bus::{PrivateBus, Serving, start_daemon};
+
 const LONG: Duration = Duration::from_secs(20);
 const UNIT_PATH: &str = "/org/freedesktop/systemd1/unit";
-
-/// A bus daemon that ends with the test.
-struct PrivateBus {
-    daemon: Child,
-    address: String,
-    _folder: tempfile::TempDir,
-}
-
-impl PrivateBus {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("bus");
-        let address = format!("unix:path={}", socket.display());
-        let daemon = start_daemon(&address);
-        Self { daemon, address, _folder: folder }
-    }
-
-    fn units(&self) -> host::units::SystemdUnits {
-        host::units::SystemdUnits::new(Some(&self.address))
-    }
-}
-
-/// Returns when the daemon listens: it says its address then. That its socket exists would be too early, because a
-/// socket has a name before it takes connections.
-fn start_daemon(address: &str) -> Child {
-    let mut daemon = Command::new("dbus-daemon")
-        .args(["--session", "--nofork", "--nopidfile", "--nosyslog", "--print-address", "--address", address])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("dbus-daemon (Debian package dbus-daemon) is needed for this test");
-    let mut said = String::new();
-    BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut said).unwrap();
-    assert!(said.starts_with(address), "{said:?}");
-    daemon
-}
-
-impl Drop for PrivateBus {
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
-    }
-}
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
@@ -256,8 +216,7 @@ const UNITS: [(&str, &str, &str, &str, &str); 8] = [
 /// Serves as systemd on the bus until dropped.
 struct FakeSystemd {
     calls: Calls,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _serving: Serving,
 }
 
 impl FakeSystemd {
@@ -269,14 +228,7 @@ impl FakeSystemd {
             let unit = Unit { id, load, active, needs_reload: name == "fails.service" };
             builder = builder.serve_at(unit_path(name), unit).serve_at(unit_path(name), Service(result));
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let connection = runtime.block_on(builder.name("org.freedesktop.systemd1").build()).unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            let _ = runtime.block_on(stopped);
-            drop(connection);
-        });
-        Self { calls, stop: Some(stop), thread: Some(thread) }
+        Self { calls, _serving: Serving::start(builder.name("org.freedesktop.systemd1")) }
     }
 
     fn calls(&self) -> Vec<String> {
@@ -284,10 +236,14 @@ impl FakeSystemd {
     }
 }
 
-impl Drop for FakeSystemd {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+/// The time as timedated tells of it.
+struct TimeDate(Arc<AtomicBool>);
+
+#[interface(name = "org.freedesktop.timedate1")]
+impl TimeDate {
+    #[zbus(property, name = "NTPSynchronized")]
+    fn ntp_synchronized(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -480,4 +436,29 @@ fn a_connection_that_broke_is_an_error_once_and_then_made_anew() {
     bus.daemon = start_daemon(&bus.address);
     let _systemd = FakeSystemd::serve(&bus);
     units.reload(LONG).unwrap();
+}
+
+#[test]
+fn whether_a_time_client_has_set_the_clock_is_asked_anew_each_time() {
+    let bus = PrivateBus::start();
+    assert_eq!(bus.units().is_clock_synchronised(), None, "nobody is there");
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    assert_eq!(units.is_clock_synchronised(), None, "there is no timedated");
+    let is_set = Arc::new(AtomicBool::new(false));
+    let builder = zbus::connection::Builder::address(bus.address.as_str())
+        .serve_at("/org/freedesktop/timedate1", TimeDate(Arc::clone(&is_set)))
+        .name("org.freedesktop.timedate1");
+    let time = Serving::start(builder);
+    assert_eq!(units.is_clock_synchronised(), Some(false));
+    is_set.store(true, Ordering::Relaxed);
+    assert_eq!(units.is_clock_synchronised(), Some(true));
+    drop(time);
+    assert_eq!(units.is_clock_synchronised(), None);
+    // The connection to systemd has come to no harm.
+    let subscriptions = || systemd.calls().iter().filter(|call| *call == "subscribe").count();
+    let before = subscriptions();
+    units.reload(LONG).unwrap();
+    assert_eq!(subscriptions(), before);
+    assert_eq!(host::units::SystemdUnits::new(Some("unix:path=/nonexistent/bus")).is_clock_synchronised(), None);
 }

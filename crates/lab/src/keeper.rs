@@ -1,5 +1,6 @@
 //! Keeps one node running: starts nspawn, starts it again when the node reboots, lets it be when the node goes off.
 
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::wait::{Fatal, wait_until};
 
 /// The exit status of nspawn when the system inside asked for a reboot.
 const REBOOT_ASKED: i32 = 133;
+/// Each node has one of its own, as machines have.
+const PRODUCT_UUID: &str = "/sys/class/dmi/id/product_uuid";
 const LEADER_DEADLINE: Duration = Duration::from_secs(30);
 /// Enters the groups named before `--`, then becomes the program named after it, under the same process id.
 const ENTER_GROUPS: &str =
@@ -80,6 +83,11 @@ fn boot(state: &StateFile, lab: &str, node: &str) -> Result<Child> {
         command.args(cgroup::create(lab, node)?);
     }
     command.arg("--").arg("systemd-nspawn").args(nspawn_arguments(state, lab, node));
+    // Where the machine has no firmware to speak of, its nodes have none either: sysfs takes no new names.
+    if Path::new(PRODUCT_UUID).exists() {
+        let own = NodeFolders::new(state.folder(), node).product_uuid()?;
+        command.arg(format!("--bind-ro={}:{PRODUCT_UUID}", own.display()));
+    }
     // Without this /proc/sys is read-only and the kubelet's container manager exits.
     command.env("SYSTEMD_NSPAWN_API_VFS_WRITABLE", "1");
     let process = nspawn_process(node);

@@ -245,6 +245,11 @@ impl Lab {
         WebServer::start(&self.name)
     }
 
+    /// The same with TLS: for what nobody else shall read.
+    pub fn start_store(&self) -> Result<WebServer> {
+        WebServer::start_with_tls(&self.name, &Identities::in_lab(self.state.folder()))
+    }
+
     /// A metadata service at 169.254.169.254, for one node, which need not be running.
     pub fn start_metadata_service(&self, node: &str, instance: Instance) -> Result<MetadataServer> {
         MetadataServer::serve(listen_as_metadata_service(&self.name, node)?, instance)

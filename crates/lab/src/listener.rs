@@ -54,7 +54,11 @@ impl Listening {
 
     /// Such as `http://127.0.0.1:PORT`.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.url_with("http")
+    }
+
+    pub(crate) fn url_with(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.address)
     }
 }
 
@@ -100,19 +104,25 @@ impl<'a> Connection<'a> {
 
     /// `None`: the client has gone, or the server has.
     pub(crate) fn next_request(&mut self) -> io::Result<Option<Request>> {
-        let mut lines = self.reader.by_ref().take(MAX_REQUEST_BYTES).lines();
-        let Some(first) = lines.next().transpose()? else { return Ok(None) };
-        let mut words = first.split(' ').map(str::to_owned);
-        let (verb, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let mut headers = Vec::new();
-        for line in lines {
-            match line?.split_once(':') {
-                Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.trim().to_owned())),
-                None => break,
-            }
-        }
-        Ok((!self.closing.load(Ordering::SeqCst)).then_some(Request { verb, path, headers }))
+        let request = read_request(&mut self.reader)?;
+        Ok(request.filter(|_| !self.closing.load(Ordering::SeqCst)))
     }
+}
+
+/// `None`: the client has gone.
+pub(crate) fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+    let mut lines = reader.by_ref().take(MAX_REQUEST_BYTES).lines();
+    let Some(first) = lines.next().transpose()? else { return Ok(None) };
+    let mut words = first.split(' ').map(str::to_owned);
+    let (verb, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut headers = Vec::new();
+    for line in lines {
+        match line?.split_once(':') {
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.trim().to_owned())),
+            None => break,
+        }
+    }
+    Ok(Some(Request { verb, path, headers }))
 }
 
 /// Nothing is left half changed by whoever panicked with the lock.

@@ -36,6 +36,16 @@ impl NodeFolders {
         self.base.join("root")
     }
 
+    /// The product uuid of this node, in a file that is bound over the machine's own: made once, the same in every boot.
+    pub(crate) fn product_uuid(&self) -> Result<PathBuf> {
+        let path = self.base.join("product_uuid");
+        if !path.exists() {
+            let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("reading a random uuid")?;
+            write_file(&path, uuid)?;
+        }
+        Ok(path)
+    }
+
     /// Mounts the overlay and the stores. Everything survives in the folder, so a second mount finds the old files.
     pub(crate) fn mount(&self, cache: &Cache) -> Result<()> {
         let [upper, work, root] = ["upper", "work", "root"].map(|name| self.base.join(name));

@@ -167,7 +167,11 @@ fn is_served(algorithm: &str) {
     let asks_kubelets = ["auth", "can-i", "get", "nodes/proxy", "--as=kube-apiserver-kubelet-client"];
     assert!(kubectl("super-admin.conf", &asks_kubelets).is_err());
     let manifests = island.path("join.yaml");
-    std::fs::write(&manifests, manifests_of_the_guide()).expect("join.yaml");
+    let folder = std::path::Path::new(&manifests).parent().expect("a folder").to_owned();
+    let (content, fill_in) = manifests_of_the_guide();
+    std::fs::write(&manifests, content).expect("join.yaml");
+    std::fs::write(folder.join("token"), "abcdef.0123456789abcdef\n").expect("a token");
+    stdout_of(Command::new("sh").args(["-ec", &fill_in]).current_dir(&folder)).expect("the guide's command");
     kubectl("super-admin.conf", &["apply", "-f", &manifests]).expect("the manifests of the guide");
     wait_until("the API server to be let ask kubelets", START_DEADLINE, || {
         kubectl("super-admin.conf", &asks_kubelets).map(Some)
@@ -197,12 +201,13 @@ fn is_served(algorithm: &str) {
     check_etcd(&island, &cache, &out);
 }
 
-/// `join.yaml` as docs/guide/first-cluster.md shows it.
-fn manifests_of_the_guide() -> String {
+/// `join.yaml` as docs/guide/first-cluster.md shows it, and the command that fills in the token.
+fn manifests_of_the_guide() -> (String, String) {
     let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/first-cluster.md");
     let guide = std::fs::read_to_string(guide).expect("the guide");
     let (_, manifests) = guide.split_once("```yml\n").expect("a block of manifests");
-    manifests.split("```").next().expect("its end").to_owned()
+    let command = guide.lines().find(|line| line.starts_with("sed -i ")).expect("how it is filled in");
+    (manifests.split("```").next().expect("its end").to_owned(), command.to_owned())
 }
 
 /// Plain HTTP inside `openssl s_client`: no other client lets us write these headers.

@@ -52,7 +52,8 @@ impl BundleSourceError {
             Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. }) => ErrorClass::WrongInput,
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
-            Self::NotFetched { .. } | Self::Clock(_) => ErrorClass::Transient,
+            Self::Clock(wrong) => wrong.class(),
+            Self::NotFetched { .. } => ErrorClass::Transient,
             Self::Platform(error) if error.may_pass() => ErrorClass::Transient,
             Self::Platform(PlatformError::NoUserData { .. } | PlatformError::NotOurs { .. }) => ErrorClass::WrongInput,
             Self::Platform(_) => ErrorClass::NeedsOperator,
@@ -67,6 +68,23 @@ pub struct Delivered {
     /// The file or the address that the bundle, or the stub that names it, was read from.
     pub source: String,
     pub(crate) way: Way,
+    pub(crate) named: Named,
+}
+
+/// Who named a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// The node's own delivery: its file, or the platform's user data.
+    ByDelivery,
+    /// Whoever runs the command: once accepted, it becomes the node's own.
+    ByHand,
+}
+
+impl Delivered {
+    /// As whoever runs the command named it.
+    pub fn by_hand(self) -> Self {
+        Self { named: Named::ByHand, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +99,7 @@ pub(crate) enum Way {
 
 impl From<Bundle> for Delivered {
     fn from(bundle: Bundle) -> Self {
-        Self { bundle, source: "given".to_owned(), way: Way::Direct }
+        Self { bundle, source: "given".to_owned(), way: Way::Direct, named: Named::ByDelivery }
     }
 }
 
@@ -102,7 +120,12 @@ pub fn load_bundle(
     let source = path.display().to_string();
     let found = delivery.stat(path)?.ok_or_else(absent)?;
     if found.kind == Kind::Folder {
-        return load_folder(delivery, path).map(|bundle| Delivered { bundle, source, way: Way::Direct });
+        return load_folder(delivery, path).map(|bundle| Delivered {
+            bundle,
+            source,
+            way: Way::Direct,
+            named: Named::ByDelivery,
+        });
     }
     let bytes = delivery.read(path, BUNDLE_LIMIT)?.ok_or_else(absent)?;
     open_payload(Payload::parse(&bytes).map_err(broken)?, source, node, fetch)
@@ -132,15 +155,16 @@ fn open_payload(
     node: &dyn Disk,
     fetch: Option<FetchBundle<'_>>,
 ) -> Result<Delivered, BundleSourceError> {
+    let named = Named::ByDelivery;
     let stub = match payload {
-        Payload::Bundle(bundle) => return Ok(Delivered { bundle: *bundle, source, way: Way::Direct }),
+        Payload::Bundle(bundle) => return Ok(Delivered { bundle: *bundle, source, way: Way::Direct, named }),
         Payload::Stub(stub) => stub,
     };
     if let Some(bundle) = kept::load(node, &stub)? {
-        return Ok(Delivered { bundle, source, way: Way::Kept });
+        return Ok(Delivered { bundle, source, way: Way::Kept, named });
     }
     let Some(fetch) = fetch else { return Err(BundleSourceError::NotFetched { stub: Box::new(stub) }) };
-    Ok(Delivered { bundle: fetch(&stub)?, source, way: Way::Fetched })
+    Ok(Delivered { bundle: fetch(&stub)?, source, way: Way::Fetched, named })
 }
 
 fn load_folder(disk: &dyn Disk, path: &Path) -> Result<Bundle, BundleSourceError> {

@@ -3,15 +3,17 @@
 
 use std::path::Path;
 
-use engine::{Condition, History, StepContext, StepError};
-use host::disk::{Disk, Kind};
+use engine::{Condition, History, Plan, StepContext, StepError};
+use host::disk::{Disk, Kind, Stat, follow};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{disk_error, unit_error};
 use crate::refusals::Refusal;
-use crate::resource::{Deed, Node};
-use crate::timekeeping;
+use crate::resource::{Deed, Node, Tools};
+use crate::timekeeping::Known;
 
+/// What the kernel wants to see before it runs a file, for root too.
+const ANYBODY_MAY_RUN: u32 = 0o111;
 /// A marker says a line, if anything.
 const MARKER_LIMIT: u64 = 64 * 1024;
 
@@ -60,47 +62,68 @@ impl Deed<Node<'_>> for Action {
     }
 }
 
-fn check_bundle(refusals: &[Refusal], remarks: &[String], history: &History) -> Result<Condition, StepError> {
+/// Why nothing of this plan may be done.
+pub(crate) fn refusal(plan: &Plan<crate::Action>) -> Option<StepError> {
+    plan.steps.iter().find_map(|step| match &step.action {
+        crate::Action::Check(Action::CheckBundle { refusals, .. }) => refuse(refusals).err(),
+        _ => None,
+    })
+}
+
+fn refuse(refusals: &[Refusal]) -> Result<(), StepError> {
+    if refusals.is_empty() {
+        return Ok(());
+    }
     let joined = |part: fn(&Refusal) -> &str| refusals.iter().map(part).collect::<Vec<_>>().join("; ");
-    match (refusals, remarks) {
-        ([], []) => Ok(Condition::AlreadySo),
+    Err(StepError::permanent(joined(|refusal| &refusal.reason)).with_advice(joined(|refusal| &refusal.advice)))
+}
+
+fn check_bundle(refusals: &[Refusal], remarks: &[String], history: &History) -> Result<Condition, StepError> {
+    refuse(refusals)?;
+    match remarks {
         // A remark is made once, in the journal of the first run.
-        ([], _) if history.done_before => Ok(Condition::AlreadySo),
-        ([], [remark, ..]) => Ok(Condition::Needed(remark.clone())),
-        (_, _) => {
-            Err(StepError::permanent(joined(|refusal| &refusal.reason)).with_advice(joined(|refusal| &refusal.advice)))
-        }
+        [remark, ..] if !history.done_before => Ok(Condition::Needed(remark.clone())),
+        _ => Ok(Condition::AlreadySo),
     }
 }
 
 fn check_programs(disk: &dyn Disk, paths: &[String]) -> Result<Condition, StepError> {
-    let mut missing = Vec::new();
+    let mut problems = Vec::new();
     for path in paths {
-        // Images link programs to where they really are, so a link counts.
-        match disk.stat(Path::new(path)).map_err(|error| disk_error(&error))? {
-            Some(found) if matches!(found.kind, Kind::File | Kind::Link { .. }) => {}
-            _ => missing.push(path.as_str()),
-        }
+        let path = Path::new(path);
+        let (found, end) =
+            disk.stat(path).and_then(|found| Ok((found, follow(disk, path)?))).map_err(|e| disk_error(&e))?;
+        problems.extend(wrong_program(found.map(|stat| stat.kind), end).map(|why| format!("{} {why}", path.display())));
     }
-    if missing.is_empty() {
+    if problems.is_empty() {
         return Ok(Condition::AlreadySo);
     }
-    Err(StepError::needs_operator(format!("the image does not have {}", missing.join(", "))).with_advice(
+    Err(StepError::needs_operator(format!("programs of the image cannot be run: {}", problems.join(", "))).with_advice(
         "the runtime source is \"preinstalled\": put them into the image, or name their place in the spec (kubelet.binary, \
          containerRuntime.binary, containerRuntime.cniBinaries)",
     ))
 }
 
+/// Images link programs to where they really are, so what is at the path and what it leads to in the end both count.
+fn wrong_program(found: Option<Kind>, end: Option<Stat>) -> Option<String> {
+    match (found, end) {
+        (None, _) => Some("is not there".to_owned()),
+        (Some(_), Some(Stat { kind: Kind::File, mode, .. })) if mode & ANYBODY_MAY_RUN != 0 => None,
+        (Some(_), Some(Stat { kind: Kind::File, mode, .. })) => Some(format!("is not executable (mode {mode:04o})")),
+        (Some(Kind::Link { target }), None) => Some(format!("is a link to {target:?}, which leads nowhere")),
+        (Some(_), _) => Some("is not a file".to_owned()),
+    }
+}
+
 /// Waited for by trying again until the deadline, since a time client may be about to set it.
 fn check_clock(node: &Node<'_>) -> Result<Condition, StepError> {
-    let earliest = timekeeping::earliest_of_bundle(node.bundle);
-    let earliest = timekeeping::earliest(node.tools.disk, earliest, node.newest_record);
-    let earliest = earliest.map_err(|error| disk_error(&error))?;
-    match timekeeping::decide_clock(node.tools.clock.now(), &earliest) {
+    let Tools { disk, units, clock, .. } = node.tools;
+    let known = Known::new(disk, units, node.last_believed).with_bundle(node.bundle);
+    match known.judge(clock.now()).map_err(|error| disk_error(&error))? {
         Ok(()) => Ok(Condition::AlreadySo),
         // Its certificates are the kubelet's business by now.
         Err(_) if node.is_complete()? => Ok(Condition::AlreadySo),
-        Err(wrong) => Err(StepError::transient(wrong.to_string()).with_advice(timekeeping::ADVICE)),
+        Err(wrong) => Err(wrong.into_step_error()),
     }
 }
 

@@ -7,16 +7,26 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bundle::Bundle;
 use cloud::{Metadata, Said};
+use cluster::JoinAnswer;
 use engine::FactNote;
-use host::machine::MachineId;
+use host::disk::Disk;
+use host::machine::{MACHINE_ID_PATH, MachineIdentity, PRODUCT_UUID_PATH};
 use serde::Serialize;
 
+use crate::complete::{self, Complete};
+use crate::kubeconfig::read_access;
+use crate::ownership;
 use crate::platform::PlatformError;
+use crate::resource::gate;
 use crate::session::NodeHost;
 
 /// Local files answer in microseconds; a disk that needs longer than this is the fault to report.
 const LOCAL_SOURCE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An upgrade waits for it, once; an API server that is up answers in milliseconds.
+const API_SERVER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Over the deadline that the platform's own questions keep.
 const PLATFORM_MARGIN: Duration = LOCAL_SOURCE_DEADLINE;
@@ -33,7 +43,15 @@ pub struct Fact<T> {
 pub struct Facts {
     pub os: Fact<Os>,
     pub hostname: Fact<String>,
+    /// Empty while it is unknown, as the next.
     pub machine_id: Fact<String>,
+    pub product_uuid: Fact<String>,
+    /// What this machine is remembered by: the same word from its first boot on, whatever becomes known about it later.
+    #[serde(skip)]
+    pub known_as: String,
+    /// What this node was last complete as; `None` if it never was, or by a release that kept no record of it.
+    #[serde(skip)]
+    pub complete: Option<Complete>,
     /// The platform's own name for this machine; empty on metal.
     pub platform: Fact<String>,
     pub instance_id: Fact<String>,
@@ -46,6 +64,9 @@ pub struct Facts {
     /// `None` for a folder that stands for a machine and does not say.
     pub cpus: Fact<Option<u32>>,
     pub memory_bytes: Fact<Option<u64>>,
+    /// Empty unless somebody had a reason to ask: see [`Facts::ask_api_server`].
+    #[serde(skip_serializing_if = "Fact::is_unknown")]
+    pub api_server_version: Fact<String>,
     /// Changes at every boot: never part of a plan.
     pub boot_id: Fact<String>,
 }
@@ -77,11 +98,46 @@ impl FactsError {
     }
 }
 
+impl Fact<String> {
+    fn is_unknown(&self) -> bool {
+        self.value.is_empty()
+    }
+}
+
 impl Facts {
+    /// A release above the one that a worker was complete with must not be above its API server's. One question, with the
+    /// kubelet's own credentials; without an answer it stays unknown, which is no reason to refuse.
+    pub(crate) fn ask_api_server(&mut self, disk: &dyn Disk, bundle: &Bundle) {
+        let Some(own) = self.complete.as_ref().map(|complete| &complete.manifest) else { return };
+        if !ownership::depends_on_api_server(own, bundle) {
+            return;
+        }
+        let Ok(access) = read_access(disk, &own.join.kubeconfig) else { return };
+        let asked = cluster::block_on(cluster::ask_whether_node_may_join(&access, API_SERVER_DEADLINE));
+        if let Ok(Ok(JoinAnswer::Welcome { version })) = asked {
+            self.api_server_version = Fact { value: version, source: own.join.api_server.clone() };
+        }
+    }
+
     /// All of them as people read them, by name. Whatever is a fact here is told, without a list to keep up.
     pub fn notes(&self) -> Vec<FactNote> {
-        let Ok(serde_json::Value::Object(facts)) = serde_json::to_value(self) else { return Vec::new() };
+        let Ok(serde_json::Value::Object(mut facts)) = serde_json::to_value(self) else { return Vec::new() };
+        // The kernel shows it to root only, and a report is for everybody.
+        facts.remove("productUuid");
         facts.into_iter().filter_map(|(name, fact)| note(name, &fact)).collect()
+    }
+
+    /// This machine takes over the node that its disk was.
+    pub fn adopt(&mut self) {
+        let machine = self.machine();
+        if let Some(complete) = &mut self.complete {
+            complete.machine = machine;
+        }
+    }
+
+    pub(crate) fn machine(&self) -> MachineIdentity {
+        let known = |fact: &Fact<String>| (!fact.value.is_empty()).then(|| fact.value.clone());
+        MachineIdentity { product_uuid: known(&self.product_uuid), machine_id: known(&self.machine_id) }
     }
 }
 
@@ -106,6 +162,12 @@ fn note(name: String, fact: &serde_json::Value) -> Option<FactNote> {
 /// after the other: a thread for each would take longer to start than to read.
 pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let mut machine = Questions::of(&host.machine);
+    let mut disk = Questions::of(&host.disk);
+    let past = disk.ask("the last complete state", |disk| {
+        let gate = gate::observe_any(disk.as_ref())?.machine().map(str::to_owned);
+        Ok((complete::load(disk.as_ref())?, gate))
+    });
+    disk.begin();
     let mut platform = Questions::of(&host.platform);
     let said = platform.ask("the platform", |platform| Ok(platform.metadata(&|_| {})));
     platform.begin();
@@ -118,14 +180,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let hostname = machine.ask("the host name", |machine| {
         Ok(Fact { value: machine.hostname()?, source: "the kernel, or /etc/hostname".to_owned() })
     });
-    let machine_id = machine.ask("the machine id", |machine| {
-        let value = match machine.machine_id()? {
-            MachineId::Known(id) => id,
-            // systemd writes it at the end of the first boot's early phase; a plan does not hang on it.
-            MachineId::Absent | MachineId::Uninitialized => String::new(),
-        };
-        Ok(Fact { value, source: "/etc/machine-id".to_owned() })
-    });
+    let identity = machine.ask("the ids", |machine| Ok(machine.identity()?));
     let boot_id = machine.ask("the boot id", |machine| {
         Ok(Fact { value: machine.boot_id()?.0, source: "/proc/sys/kernel/random/boot_id".to_owned() })
     });
@@ -138,10 +193,16 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
 
     let said = said.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
     let Metadata { platform, instance_id, instance_type, local_ipv4, region, zone } = said;
+    let (identity, (complete, gate)) = (identity.wait()?, past.wait()?);
+    let known_as = complete::known_as(&identity, complete.as_ref(), gate.as_deref());
+    let id = |id: Option<String>, source: &str| Fact { value: id.unwrap_or_default(), source: source.to_owned() };
     Ok(Facts {
         os: os.wait()?,
         hostname: hostname.wait()?,
-        machine_id: machine_id.wait()?,
+        machine_id: id(identity.machine_id, MACHINE_ID_PATH),
+        product_uuid: id(identity.product_uuid, PRODUCT_UUID_PATH),
+        known_as,
+        complete,
         platform: platform.into(),
         instance_id: instance_id.into(),
         instance_type: instance_type.into(),
@@ -150,6 +211,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
         zone: zone.into(),
         cpus: cpus.wait()?,
         memory_bytes: memory.wait()?,
+        api_server_version: id(None, "not asked"),
         boot_id: boot_id.wait()?,
     })
 }

@@ -22,6 +22,9 @@ pub(crate) fn disk_error(error: &DiskError) -> StepError {
 pub(crate) fn file_error(error: &FileError) -> StepError {
     match error {
         FileError::Disk(disk) => disk_error(disk),
+        FileError::Lost { .. } => StepError::needs_operator(chain(error)).with_advice(
+            "look in dmesg for what the disk says, and replace a disk that does this again; the next run writes every file anew",
+        ),
         other => StepError::needs_operator(chain(other)),
     }
 }
@@ -43,7 +46,15 @@ pub(crate) fn unit_error(error: &UnitError) -> StepError {
         UnitError::Job { .. } => (ErrorClass::Transient, "journalctl -u with its name says why"),
         UnitError::Deadline { .. } | UnitError::Call { .. } => (ErrorClass::Transient, "systemctl status says more"),
     };
-    StepError::new(class, chain(error)).with_advice(advice)
+    StepError::new(class, chain(error)).with_advice(advice).with_output(output_of(error))
+}
+
+/// What the unit said, for root only.
+pub(crate) fn output_of(error: &UnitError) -> Option<String> {
+    match error {
+        UnitError::Job { output, .. } => output.clone(),
+        _ => None,
+    }
 }
 
 pub(crate) fn snap_error(error: &SnapError) -> StepError {

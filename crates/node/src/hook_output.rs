@@ -6,8 +6,11 @@
 //! | | |
 //! |---|---|
 //! | in | the output of the hook's unit, which systemd 240 or later appends to the file that the unit names (as rendered) |
-//! | out | the end of it: in the log of the machine, in the name of the unit; and its last lines in the error of a hook that failed |
+//! | out | the end of it: in the log of the machine, in the name of the unit; and the last lines of a hook that failed in nodestrap's journal |
 //! | without a file | an older systemd, a unit that says otherwise: the words are in the log already, and `host` finds them there |
+//!
+//! Whatever a hook prints may be a secret. All of these are for root; what everybody is told (report, sentinels, webhook, console,
+//! `systemctl status`) names the hook, and the file to look into.
 //!
 //! Only making room for the file can fail; what it says is a help and no more.
 
@@ -48,9 +51,11 @@ impl<'a> HookOutput<'a> {
         let (bytes, size) = self.read_end();
         let text = String::from_utf8_lossy(&bytes);
         let lines = last_lines(&text, size > TOLD_LIMIT);
-        if let Err(UnitError::Job { detail, .. }) = &mut ended {
-            let words = format!("the last lines of {}", self.path.display());
-            detail.push_str(&quote_last_lines(&words, lines.iter().copied()));
+        if let Err(UnitError::Job { detail, output, .. }) = &mut ended
+            && let Some(quoted) = quote_last_lines("its last lines", lines.iter().copied())
+        {
+            detail.push_str(&format!("; what it said is in {}, for root", self.path.display()));
+            *output = Some(quoted);
         }
         let cut = format!("(the end of {size} bytes of output; {} has more of it)", self.path.display());
         let told: Vec<&str> = (size > TOLD_LIMIT).then_some(cut.as_str()).into_iter().chain(lines).collect();

@@ -45,6 +45,28 @@ pub fn read_access(disk: &dyn Disk, path: &str) -> Result<Access, KubeconfigErro
     Ok(Access::new(server, authority.as_deref(), &reader.identity(&user)?)?)
 }
 
+/// Where a kubeconfig leads, and whom it trusts there.
+pub(crate) struct Destination {
+    pub(crate) server: String,
+    /// PEM.
+    pub(crate) authorities: Vec<u8>,
+    /// They stand in the kubeconfig itself, not in a file that it names.
+    pub(crate) embedded: bool,
+}
+
+/// Of the current context; `None` if it does not say. `file` reads a file that the kubeconfig names.
+pub(crate) fn parse_destination(text: &str, file: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Destination> {
+    let config: Config = bundle::read_yaml(text)?;
+    let context = config.contexts.into_iter().find(|context| context.name == config.current_context)?.context;
+    let cluster = config.clusters.into_iter().find(|cluster| cluster.name == context.cluster)?.cluster;
+    let embedded = cluster.certificate_authority_data.is_some();
+    let authorities = match cluster.certificate_authority_data {
+        Some(data) => BASE64.decode(data.as_bytes()).ok()?,
+        None => file(&cluster.certificate_authority?)?,
+    };
+    Some(Destination { server: cluster.server?, authorities, embedded })
+}
+
 /// Typed to the end: a token of digits only would be a number to a reader that guesses.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -3,8 +3,10 @@
 //! Joins the other rooms: a bundle, a machine from `host`, a scheduler from `engine`. Deciding
 //! ([`plan_first_boot`]) is pure; doing ([`apply`]) goes through the host's traits only.
 
+mod authority;
 mod bundle_source;
 mod checks;
+mod complete;
 mod expected;
 mod facts;
 mod failure;
@@ -14,6 +16,7 @@ mod kept;
 mod kubeconfig;
 mod network;
 mod outlook;
+mod ownership;
 mod plan;
 mod platform;
 mod refusals;
@@ -21,13 +24,16 @@ mod reset;
 mod resource;
 mod sealed;
 mod session;
+mod spending;
 mod status;
 mod store;
 mod timekeeping;
 mod told;
 mod verify;
+mod vouch;
 
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};
+pub use complete::{COMPLETE_PATH, Complete, load as load_complete};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
 pub use kept::KEPT_BUNDLES_FOLDER;
@@ -40,11 +46,12 @@ pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, plan_reset, preview_reset, reset};
 pub use resource::Ownership;
 pub use resource::file::{PlannedFile, SAVED_FOLDER};
-pub use resource::gate::{GateState, observe as observe_gate};
+pub use resource::gate::{GateState, is_any_open as is_gate_open, observe as observe_gate};
 pub use session::{
-    Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply, apply_delivery,
-    apply_prepared, load_events, prepare, preview,
+    Adopt, Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
+    apply_delivery, apply_prepared, load_events, prepare, preview,
 };
+pub use spending::{Spendable, find_spendable, spend};
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
 pub use timekeeping::{WrongClock, wait_for_clock};
@@ -53,3 +60,4 @@ pub use told::{
     tell_webhook, withdraw,
 };
 pub use verify::{Verification, verify};
+pub use vouch::{Verdict, VouchError, vouch};

@@ -106,7 +106,8 @@ pub(crate) fn failing_since(events: &[Event]) -> Option<Timestamp> {
         if last.is_some_and(|last| last != step) {
             break;
         }
-        (last, since) = (Some(step), Some(event.at));
+        // A clock that was ahead then does not make it begin after its end.
+        (last, since) = (Some(step), Some(since.map_or(event.at, |later: Timestamp| later.min(event.at))));
     }
     since
 }
@@ -140,6 +141,8 @@ mod tests {
     fn a_failure_is_as_old_as_the_first_of_its_kind() {
         let events = [failed(1, "other"), failed(2, "same"), failed(3, "same"), failed(4, "same")];
         assert_eq!(failing_since(&events), Some(Timestamp(2000)));
+        let ahead = [failed(9_000, "same"), failed(4, "same"), failed(5, "same")];
+        assert_eq!(failing_since(&ahead), Some(Timestamp(4000)), "no failure begins after its end");
         let mended = at(5, EventKind::RunFinished { outcome: RunOutcome::Done });
         assert_eq!(failing_since(&[&events[..], &[mended]].concat()), None);
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bundle::{Bundle, FOLDERS, Slot, Snap, Start, UnitName};
+use bundle::{BUNDLE_PATH, Bundle, FOLDERS, Slot, Snap, Start, UnitName};
 use engine::{Plan, PlanError, Step, StepId};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::gate_facts;
 use crate::refusals;
 use crate::resource::file::{FILES_DEADLINE, PlannedFile};
 use crate::resource::snap::planned_snap;
-use crate::resource::{Deed, Node, file, folder, gate, hook, keep, short, snap, unit};
+use crate::resource::{Deed, Node, credential, file, folder, gate, hook, keep, short, snap, unit};
 
 /// A reload parses all unit files; seconds on the slowest machines.
 const RELOAD_DEADLINE: Duration = Duration::from_secs(60);
@@ -24,6 +24,7 @@ const RELOAD_DEADLINE: Duration = Duration::from_secs(60);
 const SERVICE_DEADLINE: Duration = Duration::from_secs(300);
 
 /// Time clients set the clock within seconds after the network is up.
+pub(crate) const CLOCK_STEP: &str = "check-clock";
 pub(crate) const CLOCK_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Left by packages of Debian and Ubuntu, and by hooks on any system. Both are gone after a boot.
@@ -32,6 +33,9 @@ const REBOOT_MARKERS: [&str; 2] = ["/run/reboot-required", "/run/nodestrap/reboo
 /// Beyond the timeout of a hook, which systemd keeps: it asks the processes to end, and after 90 seconds ends them.
 const HOOK_MARGIN: Duration = Duration::from_secs(120);
 
+/// The step that refuses what cannot be done here.
+pub(crate) const CHECK_STEP: &str = "check-bundle";
+const CREDENTIALS_STEP: &str = "settle-credentials";
 /// The step that switches files in.
 pub(crate) const COMMIT_STEP: &str = "commit-files";
 
@@ -42,6 +46,7 @@ pub enum Action {
     Check(checks::Action),
     Keep(keep::Action),
     Folder(folder::Action),
+    Credential(credential::Action),
     File(file::Action),
     Gate(gate::Action),
     Hook(hook::Action),
@@ -60,6 +65,7 @@ impl Action {
             Self::Check(action) => action,
             Self::Keep(action) => action,
             Self::Folder(action) => action,
+            Self::Credential(action) => action,
             Self::File(action) => action,
             Self::Gate(action) => action,
             Self::Hook(action) => action,
@@ -79,6 +85,7 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
     steps.write_files();
     let mut before_gate = steps.start_units();
     steps.settle_machine(&mut before_gate);
+    before_gate.push(CREDENTIALS_STEP.to_owned());
     steps.open_gate(&before_gate);
     Plan::new(inputs(bundle, facts), steps.steps)
 }
@@ -121,9 +128,9 @@ impl Sequence<'_> {
             refusals: refusals::refusals(bundle, facts),
             remarks: refusals::remarks(bundle, facts),
         };
-        self.add("check-bundle", &[""; 0], FILES_DEADLINE, Action::Check(check));
+        self.add(CHECK_STEP, &[""; 0], FILES_DEADLINE, Action::Check(check));
         // What is refused must leave no trace, so everything waits for this check.
-        let checked = ["check-bundle"];
+        let checked = [CHECK_STEP];
         let paths = bundle.required_programs.iter().map(ToString::to_string).collect();
         let programs = Action::Check(checks::Action::CheckPrograms { paths });
         self.add("check-programs", &checked, FILES_DEADLINE, programs);
@@ -134,8 +141,14 @@ impl Sequence<'_> {
         let stage = file::Action::StageFiles { files: self.files(Early::No) };
         self.add("stage-files", &kept, FILES_DEADLINE, Action::File(stage));
         let all_prepared = ["check-programs", "make-folders", "stage-files"];
+        let take = keep::Action::TakeBundle { path: BUNDLE_PATH.to_owned() };
+        self.add("take-bundle", &all_prepared, FILES_DEADLINE, Action::Keep(take));
         let close = gate::Action::CloseGate { path: bundle.gate.path.to_string() };
-        self.add_barrier("close-gate", &all_prepared, FILES_DEADLINE, Action::Gate(close));
+        self.add_barrier("close-gate", &["take-bundle"], FILES_DEADLINE, Action::Gate(close));
+        let join = &bundle.join;
+        let (kubeconfig, server) = (join.kubeconfig.to_string(), join.api_server.clone());
+        let settle = Action::Credential(credential::Action::SettleCredentials { kubeconfig, server });
+        self.add(CREDENTIALS_STEP, &["close-gate"], FILES_DEADLINE, settle);
     }
 
     fn write_files(&mut self) {
@@ -232,10 +245,10 @@ impl Sequence<'_> {
     /// A machine that is about to reboot, or does not know the time, is no node yet. The time client may be one of the
     /// units that were started.
     fn settle_machine(&mut self, before_gate: &mut Vec<String>) {
-        self.add("check-clock", before_gate, CLOCK_DEADLINE, Action::Check(checks::Action::CheckClock));
+        self.add(CLOCK_STEP, before_gate, CLOCK_DEADLINE, Action::Check(checks::Action::CheckClock));
         let reboot = checks::Action::RebootIfRequired { markers: REBOOT_MARKERS.map(str::to_owned).to_vec() };
         self.add_barrier("reboot-if-required", before_gate, FILES_DEADLINE, Action::Check(reboot));
-        before_gate.extend(["check-clock", "reboot-if-required"].map(str::to_owned));
+        before_gate.extend([CLOCK_STEP, "reboot-if-required"].map(str::to_owned));
     }
 
     fn open_gate(&mut self, before_gate: &[String]) {

@@ -22,7 +22,7 @@ use host::files::{self, Difference, FileError, FileWrite};
 use host::machine::{Machine, random_u64};
 use host::volumes::{FolderVolumes, Volumes};
 
-use bundle::{BUNDLE_PATH, MAX_BUNDLE_BYTES, Payload, UserDataError, read_user_data};
+use bundle::{BUNDLE_PATH, Bundle, MAX_BUNDLE_BYTES, Payload, UserDataError, read_user_data};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -236,18 +236,7 @@ impl PlatformSource {
     }
 
     fn load_record(&self) -> Result<Option<Record>, PlatformError> {
-        let read = |error: DiskError| PlatformError::Cloud(error.into());
-        let (disk, path) = (self.disk.as_ref(), Path::new(KEPT_PLATFORM_PATH));
-        // What is larger than a copy may be is not one, and is no reason to stop.
-        if disk.stat(path).map_err(read)?.is_none_or(|stat| stat.size > KEPT_PLATFORM_LIMIT) {
-            return Ok(None);
-        }
-        match disk.read(path, KEPT_PLATFORM_LIMIT) {
-            Ok(bytes) => Ok(read_record(&bytes.unwrap_or_default())),
-            // Whoever looks at a plan without root goes on without it.
-            Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
-            Err(error) => Err(read(error)),
-        }
+        load_record(self.disk.as_ref()).map_err(|error| PlatformError::Cloud(error.into()))
     }
 
     /// Whether the address that was heard is still one of the machine's own, as far as that can be told.
@@ -257,6 +246,39 @@ impl PlatformSource {
             cloud::has_ipv4(self.disk.as_ref(), address).map_err(|error| PlatformError::Cloud(error.into()))?;
         Ok(is_own != Some(false))
     }
+}
+
+fn load_record(disk: &dyn Disk) -> Result<Option<Record>, DiskError> {
+    let path = Path::new(KEPT_PLATFORM_PATH);
+    // What is larger than a copy may be is not one, and is no reason to stop.
+    if disk.stat(path)?.is_none_or(|stat| stat.size > KEPT_PLATFORM_LIMIT) {
+        return Ok(None);
+    }
+    match disk.read(path, KEPT_PLATFORM_LIMIT) {
+        Ok(bytes) => Ok(read_record(&bytes.unwrap_or_default())),
+        // Whoever looks at a plan without root goes on without it.
+        Err(error) if error.source.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The bundle among what is kept, if it came from the platform itself.
+pub(crate) fn load_kept_bundle(disk: &dyn Disk) -> Result<Option<Bundle>, DiskError> {
+    let payload = load_record(disk)?.and_then(|record| record.payload);
+    Ok(payload.and_then(|payload| match Payload::parse(payload.text.as_bytes()) {
+        Ok(Payload::Bundle(bundle)) => Some(*bundle),
+        _ => None,
+    }))
+}
+
+/// The same bundle with another content, in the place of the one that is kept. Durable when it returns.
+pub(crate) fn replace_kept_bundle(disk: &dyn Disk, bundle: &Bundle) -> Result<(), FileError> {
+    let Some(mut record) = load_record(disk)? else { return Ok(()) };
+    if let Some(payload) = &mut record.payload {
+        payload.text = bundle.to_json();
+    }
+    let (path, content) = (Path::new(KEPT_PLATFORM_PATH), write_record(&record));
+    files::write_durable(disk, path, KEPT_PLATFORM_MODE, content.as_bytes(), None)
 }
 
 /// The digest of the rest, then the rest.

@@ -1,4 +1,4 @@
-//! What a bundle asks for that this version or this machine cannot do. Pure; a part of the plan.
+//! What a bundle asks for that this version, this machine or this node cannot do. Pure; a part of the plan.
 //!
 //! Nothing of a bundle is ever left out silently: what cannot be done is refused before anything is written.
 
@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Os};
 use crate::gate_facts;
+use crate::ownership;
 use crate::resource::snap::planned_snap;
 
 /// What a bundle of the layout tectonic wants to call nodestrap by.
@@ -28,6 +29,7 @@ pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
         .into_iter()
         .flatten()
         .chain(gate.refusals)
+        .chain(ownership::refusals(bundle, facts))
         .collect()
 }
 

@@ -13,21 +13,23 @@ use std::time::Duration;
 
 use bundle::{Bundle, HOOK_OUTPUT_FOLDER};
 use engine::{
-    Clock, Condition, Executor, History, Journal, Plan, PlanError, Report, RetryPolicy, Run, RunOutcome, Step,
-    StepContext, StepError, StepId,
+    Clock, Condition, Executor, History, Journal, Patience, Plan, PlanError, Report, RetryPolicy, Run, RunOutcome,
+    Step, StepContext, StepError, StepId,
 };
 use host::disk::{Disk, DiskError};
 use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
+use crate::complete::COMPLETE_PATH;
 use crate::kept::KEPT_BUNDLES_FOLDER;
 use crate::resource::file::{FILES_DEADLINE, KUBELET_STATE, remove_tree};
-use crate::resource::gate::GateState;
+use crate::resource::gate::{GateState, observe_any};
 use crate::resource::record::{self, BEFORE_FOLDER, RECORD_PATH, Record};
 use crate::resource::started::STARTED_PATH;
-use crate::resource::{Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, file, folder, gate, hook, snap, unit};
-use crate::session::{LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
-use crate::status::observe_any_gate;
+use crate::resource::{
+    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, snap, unit,
+};
+use crate::session::{Applied, HANG_GRACE, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER};
 use crate::told;
 
@@ -54,6 +56,7 @@ pub enum ResetAction {
     Unit(unit::Undo),
     Snap(snap::Undo),
     Folder(folder::Undo),
+    Credential(credential::Undo),
     Hook(hook::Undo),
 }
 
@@ -75,6 +78,7 @@ impl ResetAction {
             Self::Unit(undo) => undo,
             Self::Snap(undo) => undo,
             Self::Folder(undo) => undo,
+            Self::Credential(undo) => undo,
             Self::Hook(undo) => undo,
         }
     }
@@ -100,7 +104,7 @@ fn load_record(host: &NodeHost) -> Result<Option<Record>, SessionError> {
     if let Some(record) = record::load(disk).map_err(look)? {
         return Ok(Some(record));
     }
-    match observe_any_gate(disk).map_err(look)? {
+    match observe_any(disk).map_err(look)? {
         GateState::Open { .. } => Err(SessionError::NoRecord),
         // Nothing was switched in, or a reset was cut off in its last moments.
         GateState::Absent | GateState::Damaged { .. } => Ok(None),
@@ -199,7 +203,7 @@ pub fn reset(
     let _lock = lock.ok_or(SessionError::Busy)?;
     let record = load_record(host)?;
     // Nobody shall be told any more that this is a node.
-    told::withdraw(disk).map_err(|error| SessionError::Forget(error.into()))?;
+    told::withdraw(disk).map_err(SessionError::Forget)?;
     let report = match &record {
         None => None,
         Some(record) => {
@@ -212,7 +216,13 @@ pub fn reset(
     };
     let from_bundle = bundle.map(Bundle::all_files).unwrap_or_default();
     for folder in from_bundle.iter().filter_map(|file| file.path.as_path().parent()) {
-        files::remove_leftovers(disk, folder).map_err(SessionError::Forget)?;
+        if !files::remove_leftovers(disk, folder).map_err(SessionError::Forget)?.is_empty() {
+            disk.sync_folder(folder).map_err(|error| SessionError::Forget(error.into()))?;
+        }
+    }
+    // A run that was killed may have undone a file without a sync, and this one found it undone.
+    if let Some(record) = &record {
+        file::sync_folders(disk, record).map_err(SessionError::Forget)?;
     }
     let forgotten = forget(disk).map_err(SessionError::Forget)?;
     Ok((report, forgotten))
@@ -229,6 +239,8 @@ fn run(
     let (mut journal, recovery) = Journal::open(JournalFile::new(host.disk.as_ref()))?;
     (surroundings.on_recovery)(&recovery);
     let boot_id = host.machine.boot_id().map(|id| id.0).unwrap_or_default();
+    let on_hang = surroundings.on_hang;
+    let give_up = |report: &Report| on_hang(&Applied { report: report.clone(), bundle: None });
     let run = Run {
         plan: &plan,
         identity: plan.digest(),
@@ -240,6 +252,7 @@ fn run(
         sink: surroundings.sink,
         workers: surroundings.workers,
         boot_id: &boot_id,
+        patience: Patience { grace: HANG_GRACE, give_up: &give_up },
     };
     Ok(run.run())
 }
@@ -250,7 +263,9 @@ fn forget(disk: &dyn Disk) -> Result<Forgotten, FileError> {
         return Ok(Forgotten::NothingThere);
     }
     files::remove_durable(disk, Path::new(RECORD_PATH))?;
-    files::remove_durable(disk, Path::new(STARTED_PATH))?;
+    for path in [COMPLETE_PATH, STARTED_PATH] {
+        files::remove_durable(disk, Path::new(path))?;
+    }
     for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER, HOOK_OUTPUT_FOLDER] {
         remove_tree(disk, Path::new(folder))?;
     }

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bundle::Bundle;
 use engine::{
-    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening, Plan,
-    PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step, StepContext, StepError,
-    StepId, Timestamp, Workers,
+    Clock, Condition, ErrorClass, Event, EventKind, Executor, History, Jitter, Journal, JournalError, Opening,
+    Patience, Plan, PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step,
+    StepContext, StepError, StepId, Timestamp, Workers,
 };
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
@@ -16,18 +17,22 @@ use host::machine::{Machine, MachineError};
 use host::snaps::Snaps;
 use host::units::Units;
 
-use crate::bundle_source::{BundleSourceError, Delivered, Way};
+use crate::bundle_source::{BundleSourceError, Delivered, Named, Way};
+use crate::checks;
 use crate::expected::ExpectedPlan;
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::failure::chain;
 use crate::gate_facts;
 use crate::kept;
-use crate::plan::{Action, COMMIT_STEP, plan_first_boot};
+use crate::ownership;
+use crate::plan::{Action, CHECK_STEP, COMMIT_STEP, plan_first_boot};
 use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
 use crate::resource::snap::planned_snap;
 use crate::resource::{Identity, Node, Ownership, Tools};
+use crate::spending;
 use crate::store::{JournalFile, JournalSnapshot};
+use crate::timekeeping;
 
 /// Lost at a reboot, as it should be.
 pub const LOCK_PATH: &str = "/run/nodestrap/lock";
@@ -64,18 +69,20 @@ impl NodeHost {
 
     /// This machine on its way to what the bundle wants.
     pub(crate) fn node<'a>(&'a self, bundle: &'a Bundle, facts: &Facts, clock: &'a dyn Clock, past: &Past) -> Node<'a> {
-        let identity = Identity { bundle: bundle.digest(), machine: facts.machine_id.value.clone() };
+        let identity = Identity { bundle: bundle.digest(), machine: facts.known_as.clone() };
         let environment = gate_facts::resolve(bundle, facts).environment;
         Node {
             tools: self.tools(clock),
             bundle,
-            files: bundle.all_files(),
+            files: spending::files_wanted(self.disk.as_ref(), bundle),
             // What cannot be planned is refused by the first step.
             snap: planned_snap(bundle, &environment).ok().flatten(),
             environment,
             identity,
+            machine: facts.machine(),
+            named: Named::ByDelivery,
             committed_before: past.committed,
-            newest_record: past.newest_record,
+            last_believed: past.last_believed,
             files_are_as_planned: AtomicBool::new(false),
             staged: Mutex::new(None),
             starts: Mutex::new(()),
@@ -98,6 +105,8 @@ pub enum SessionError {
     NoRecord,
     #[error("what nodestrap remembers of this node cannot be removed")]
     Forget(#[source] FileError),
+    #[error("the bootstrap credentials cannot be taken away")]
+    Spend(#[source] FileError),
     #[error("cannot look at the files of this node")]
     Look(#[source] FileError),
     #[error("cannot look at this node")]
@@ -130,6 +139,7 @@ impl SessionError {
             | Self::Keep(_)
             | Self::NoRecord
             | Self::Forget(_)
+            | Self::Spend(_)
             | Self::Look(_) => ErrorClass::NeedsOperator,
         }
     }
@@ -142,7 +152,23 @@ const GATHER_FACTS: &str = "gather-facts";
 
 /// What will happen on this machine, and what it was decided from. Reads only.
 pub fn prepare(host: &NodeHost, bundle: &Bundle) -> Result<(Facts, Plan<Action>), SessionError> {
-    let facts = gather_facts(host)?;
+    prepare_as(host, bundle, Adopt::No)
+}
+
+/// Whether this machine takes over the node that its disk was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adopt {
+    #[default]
+    No,
+    Yes,
+}
+
+fn prepare_as(host: &NodeHost, bundle: &Bundle, adopt: Adopt) -> Result<(Facts, Plan<Action>), SessionError> {
+    let mut facts = gather_facts(host)?;
+    if adopt == Adopt::Yes {
+        facts.adopt();
+    }
+    facts.ask_api_server(host.disk.as_ref(), bundle);
     let plan = plan_first_boot(bundle, &facts)?;
     Ok((facts, plan))
 }
@@ -176,7 +202,7 @@ pub struct Preview {
 pub(crate) struct Past {
     /// Files of a bundle were switched in, and not undone since.
     committed: bool,
-    newest_record: Timestamp,
+    last_believed: Timestamp,
 }
 
 impl Past {
@@ -186,10 +212,7 @@ impl Past {
             EventKind::StepFinished { id, .. } if id.0 == RESTORE_STEP => false,
             _ => before,
         };
-        Self {
-            committed: events.iter().fold(false, is_committed),
-            newest_record: events.iter().map(|event| event.at).max().unwrap_or_default(),
-        }
+        Self { committed: events.iter().fold(false, is_committed), last_believed: timekeeping::last_believed(events) }
     }
 }
 
@@ -212,7 +235,13 @@ pub struct Surroundings<'a> {
     pub sink: &'a dyn Fn(&Event),
     /// Told when the journal had to be mended.
     pub on_recovery: &'a dyn Fn(&Recovery),
+    /// Told, on any thread, of a run that failed because something never came back. The run cannot end by itself, so this
+    /// ends the process; the lock and everything else is then as after a kill.
+    pub on_hang: &'a (dyn Fn(&Applied) + Sync),
 }
+
+/// Steps keep their deadlines where they can, and then say what they waited for.
+pub(crate) const HANG_GRACE: Duration = Duration::from_secs(10);
 
 /// Finds the bundle; what it is told with is for those who watch.
 pub type DeliverBundle<'a> = &'a dyn Fn(&dyn Fn(&str)) -> Result<Delivered, BundleSourceError>;
@@ -248,9 +277,10 @@ pub fn apply_delivery(
     host: &NodeHost,
     deliver: DeliverBundle<'_>,
     expected: Option<&ExpectedPlan>,
+    adopt: Adopt,
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied, SessionError> {
-    converge(host, deliver, expected, surroundings, &|bundle| prepare(host, bundle).map(Arc::new))
+    converge(host, deliver, expected, surroundings, &|bundle| prepare_as(host, bundle, adopt).map(Arc::new))
 }
 
 fn converge(
@@ -282,7 +312,7 @@ fn converge(
         Way::Direct => Ok(()),
         Way::Fetched | Way::Kept => opening.phase(KEEP_BUNDLE, || keep(host, &delivered)),
     };
-    let Delivered { bundle, .. } = delivered;
+    let Delivered { bundle, named, .. } = delivered;
     let give_up = |opening: Opening<'_, _>, phase, error: SessionError, bundle| {
         let report = opening.give_up(phase, StepError::new(error.class(), chain(&error)));
         Ok(Applied { report, bundle: Some(bundle) })
@@ -295,14 +325,23 @@ fn converge(
         Err(error) => return give_up(opening, GATHER_FACTS, error, bundle),
     };
     let (facts, plan) = prepared.as_ref();
+    if let Some(remark) = ownership::remark(facts.complete.as_ref(), &facts.machine()) {
+        opening.detail(GATHER_FACTS, &remark);
+    }
     if let Some(difference) = expected.and_then(|expected| expected.difference(plan)) {
         return Err(SessionError::OtherPlan(difference));
+    }
+    // Not as a step of the plan: a run of another bundle would end what the journal remembers of the node's own.
+    if let Some(error) = checks::refusal(plan) {
+        return Ok(Applied { report: opening.give_up(CHECK_STEP, error), bundle: Some(bundle) });
     }
     if let Err(error) = host.platform.keep().map_err(SessionError::KeepPlatform) {
         return give_up(opening, GATHER_FACTS, error, bundle);
     }
     opening.facts(facts.notes());
-    let executor = host.node(&bundle, facts, surroundings.clock, &past);
+    let executor = Node { named, ..host.node(&bundle, facts, surroundings.clock, &past) };
+    let on_hang = surroundings.on_hang;
+    let give_up = |report: &Report| on_hang(&Applied { report: report.clone(), bundle: Some(bundle.clone()) });
     let report = opening.run(PlannedRun {
         plan,
         digest: plan.digest(),
@@ -311,11 +350,15 @@ fn converge(
         jitter: surroundings.jitter,
         retry: RetryPolicy::default(),
         workers: surroundings.workers,
+        patience: Patience { grace: HANG_GRACE, give_up: &give_up },
     });
     executor.discard_staged();
     if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
-        // The node is complete: a copy that cannot be removed now is no failure, and the next run tries again.
+        // The node is complete: what cannot be removed or written now is no failure, and the next run tries again.
         let _ = kept::forget_others(host.disk.as_ref(), &bundle);
+        let _ = executor.remember_complete();
+        // Nor is a copy that came again with what was spent here.
+        let _ = spending::spend_again(host.disk.as_ref(), &bundle);
     }
     Ok(Applied { report, bundle: Some(bundle) })
 }

@@ -4,19 +4,24 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use bundle::{Bundle, BundleError, EKSCTL_GATE_PATH, GATE_PATH, PayloadError, Stub};
-use engine::{ErrorClass, FactNote, Report, RunOutcome, StepOutcome};
+use bundle::{Bundle, BundleError, PayloadError, Stub};
+use engine::{ErrorClass, FactNote, Report, RunOutcome, StepError, StepOutcome};
 use host::disk::{Disk, DiskError};
-use host::units::{UnitState, Units};
+use host::machine::MachineIdentity;
+use host::units::UnitState;
 use serde::Serialize;
 
 use crate::bundle_source::{BundleSourceError, Delivered};
+use crate::complete::{self, Complete};
 use crate::failure::chain;
 use crate::outlook::{Outlook, Worker, failing_since, outlook};
+use crate::ownership::{MachineVerdict, compare_machine, refuse_owner, remark};
+use crate::refusals::Refusal;
 use crate::reset::RESTORE_STEP;
 use crate::resource::gate::{self, GateState};
-use crate::resource::host_name;
-use crate::session::{LOCK_PATH, load_events};
+use crate::resource::{credential, host_name};
+use crate::session::{LOCK_PATH, NodeHost, load_events};
+use crate::spending;
 
 /// In the order in which a node goes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,6 +81,9 @@ pub struct Blocked {
     #[serde(serialize_with = "serialize_class")]
     pub class: ErrorClass,
     pub reason: String,
+    /// What a program said that failed; only root, who may read the journal, gets to see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     pub advice: Option<String>,
     /// RFC 3339; since when it stands in the way.
     pub since: Option<String>,
@@ -87,54 +95,75 @@ fn serialize_class<S: serde::Serializer>(class: &ErrorClass, serializer: S) -> R
 
 /// The bundle, if it is usable, comes along for those who want to look further.
 pub fn observe_status(
-    disk: &dyn Disk,
-    units: &dyn Units,
+    host: &NodeHost,
     delivered: Result<Delivered, BundleSourceError>,
 ) -> Result<(Status, Option<Bundle>), DiskError> {
+    let disk = host.disk.as_ref();
     let events = load_events(disk).map(|(events, _)| events).unwrap_or_default();
     let worker = match disk.is_locked(Path::new(LOCK_PATH))? {
         Some(true) => Worker::AtWork,
         Some(false) => Worker::Absent,
         None => Worker::Unknown,
     };
-    let (mut status, bundle) = judge(disk, units, delivered, Report::from_events(&events))?;
+    let (mut status, bundle) = judge(host, delivered, Report::from_events(&events))?;
     status.outlook = outlook(status.phase, status.last_run.as_ref(), &events, worker);
     if worker == Worker::AtWork {
         for idle in ["the next apply resumes", "next: nodestrap apply"] {
             status.summary = status.summary.replace(idle, "nodestrap is at work");
         }
     }
-    if let (Some(blocked), Some(since)) = (&mut status.blocked, failing_since(&events)) {
-        blocked.since = Some(since.to_string());
+    match &mut status.blocked {
+        // Nothing that nodestrap does by itself comes next.
+        Some(blocked) if STANDING.contains(&blocked.by.as_str()) => status.outlook.next = None,
+        Some(blocked) => blocked.since = failing_since(&events).map(|since| since.to_string()).or(blocked.since.take()),
+        None => {}
     }
     status.facts = status.last_run.as_ref().map(|report| report.facts.clone()).unwrap_or_default();
     Ok((status, bundle))
 }
 
 fn judge(
-    disk: &dyn Disk,
-    units: &dyn Units,
+    host: &NodeHost,
     delivered: Result<Delivered, BundleSourceError>,
     last_run: Option<Report>,
 ) -> Result<(Status, Option<Bundle>), DiskError> {
+    let disk = host.disk.as_ref();
     let (bundle, source) = match delivered {
         Ok(delivered) => (delivered.bundle, delivered.source),
         Err(BundleSourceError::NotFetched { stub }) => return Ok((not_fetched(disk, &stub, last_run)?, None)),
         Err(error) => return Ok((without_bundle(disk, &error, last_run)?, None)),
     };
     let gate = gate::observe(disk, &bundle.gate.path)?;
-    let joined = disk.stat(bundle.join.client_certificate.as_path())?.is_some();
-    let kubelet = units.state(&host_name(&bundle.join.kubelet_unit)).ok();
-    let (phase, summary, blocked) = assess(&bundle, &gate, joined, last_run.as_ref());
+    let joined = credential::has_joined(disk, &bundle)?;
+    let kubelet = host.units.state(&host_name(&bundle.join.kubelet_unit)).ok();
+    let complete = complete::load(disk)?;
+    // What cannot be read says nothing.
+    let machine = host.machine.identity().unwrap_or_default();
+    let (phase, summary, mut blocked) = assess(&bundle, &gate, joined, last_run.as_ref());
+    let mut notes: Vec<String> =
+        notes(last_run.as_ref()).into_iter().chain(remark(complete.as_ref(), &machine)).collect();
+    if spending::files_wanted(disk, &bundle).iter().any(|file| file.content.is_spent()) {
+        notes.push("bootstrap credentials: spent".to_owned());
+        if let Err(error) = spending::check_spent(disk, &bundle.join) {
+            let (by, since) = ("join".to_owned(), None);
+            let StepError { class, message: reason, advice, output } = error;
+            blocked = Some(Blocked { by, class, reason, output, advice, since });
+        }
+    }
+    let (phase, summary, blocked) = match complete.as_ref().and_then(|complete| contest(complete, &machine, &bundle)) {
+        Some((Contested::Machine, blocked)) => (Phase::Failed, NOT_THIS_MACHINE.to_owned(), Some(blocked)),
+        Some((Contested::Bundle, blocked)) => (phase, OTHER_OWNER.to_owned(), Some(blocked)),
+        None => (phase, summary, blocked),
+    };
     let status = Status {
         phase,
         summary,
         outlook: Outlook::default(),
         blocked,
         facts: Vec::new(),
-        notes: notes(last_run.as_ref()),
-        cluster: Some(bundle.cluster.clone()),
-        group: Some(bundle.group.clone()),
+        notes,
+        cluster: Some(complete.as_ref().map_or(&bundle.cluster, |own| &own.manifest.cluster).clone()),
+        group: Some(complete.as_ref().map_or(&bundle.group, |own| &own.manifest.group).clone()),
         bundle: Some(bundle.digest().to_string()),
         bundle_source: Some(source),
         plan: plan_of(last_run.as_ref()),
@@ -143,6 +172,33 @@ fn judge(
         last_run,
     };
     Ok((status, Some(bundle)))
+}
+
+const NOT_THIS_MACHINE: &str = "this disk is that of a node on another machine; the kubelet does not start";
+const OTHER_OWNER: &str = "complete as its own bundle wanted it; the one that is here now is refused";
+/// What stands in the way whatever the last run said, by name.
+const STANDING: [&str; 2] = ["machine", "owner"];
+
+enum Contested {
+    Machine,
+    Bundle,
+}
+
+/// Why a complete node is not this machine's, or not this bundle's.
+fn contest(complete: &Complete, machine: &MachineIdentity, bundle: &Bundle) -> Option<(Contested, Blocked)> {
+    let blocked = |by: &str, Refusal { reason, advice }| Blocked {
+        by: by.to_owned(),
+        class: ErrorClass::NeedsOperator,
+        reason,
+        output: None,
+        advice: Some(advice),
+        since: None,
+    };
+    if let MachineVerdict::Another(refusal) = compare_machine(complete, machine) {
+        return Some((Contested::Machine, blocked(STANDING[0], refusal)));
+    }
+    let refusal = refuse_owner(&complete.manifest, bundle)?;
+    Some((Contested::Bundle, blocked(STANDING[1], refusal)))
 }
 
 fn assess(
@@ -162,8 +218,9 @@ fn assess(
             true => (Phase::Joined, format!("complete; the kubelet has joined {server}")),
             false => (Phase::Joining, format!("complete; the kubelet is asking {server} for credentials")),
         };
-        // Such as a hook after the kubelet: the gate does not wait for it, but somebody should know.
-        return (phase, summary, last_run.and_then(failure));
+        // Such as a hook after the kubelet: the gate does not wait for it, but somebody should know. A run that came to no
+        // plan, such as that of a bundle which was refused, has nothing to do with the state of this node.
+        return (phase, summary, last_run.filter(|report| report.plan.is_some()).and_then(failure));
     }
     let Some(report) = last_run else {
         return (Phase::NotStarted, "a bundle is here, nothing was done yet; next: nodestrap apply".to_owned(), None);
@@ -194,6 +251,7 @@ fn failure(report: &Report) -> Option<Blocked> {
         by: step.0.clone(),
         class: *class,
         reason: message.clone(),
+        output: report.step(step.as_str()).and_then(|step| step.output.clone()),
         advice: advice.clone(),
         since: Some(report.started_at.after(Duration::from_millis(report.duration_ms)).to_string()),
     })
@@ -221,7 +279,7 @@ fn is_done(outcome: &StepOutcome) -> bool {
 
 /// A stub says what the node shall be; only its bundle could say how far it is.
 fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result<Status, DiskError> {
-    let gate = observe_any_gate(disk)?;
+    let gate = gate::observe_any(disk)?;
     let missing = BundleSourceError::NotFetched { stub: Box::new(stub.clone()) };
     let before = match gate {
         GateState::Open { .. } => "complete as an earlier bundle wanted it; ",
@@ -246,19 +304,8 @@ fn not_fetched(disk: &dyn Disk, stub: &Stub, last_run: Option<Report>) -> Result
     })
 }
 
-/// For those who have no bundle at hand, which alone could say what layout the node has.
-pub(crate) fn observe_any_gate(disk: &dyn Disk) -> Result<GateState, DiskError> {
-    let ours = gate::observe(disk, GATE_PATH)?;
-    // Something else may lie where the other layout has its gate.
-    match gate::observe(disk, EKSCTL_GATE_PATH)? {
-        open @ GateState::Open { .. } => Ok(open),
-        found if ours == GateState::Absent => Ok(found),
-        _ => Ok(ours),
-    }
-}
-
 fn without_bundle(disk: &dyn Disk, error: &BundleSourceError, last_run: Option<Report>) -> Result<Status, DiskError> {
-    let gate = observe_any_gate(disk)?;
+    let gate = gate::observe_any(disk)?;
     let is_older = matches!(
         error,
         BundleSourceError::Broken { source: PayloadError::Bundle(BundleError::OlderApiVersion { .. }), .. }
@@ -279,7 +326,7 @@ fn without_bundle(disk: &dyn Disk, error: &BundleSourceError, last_run: Option<R
         (ErrorClass::WrongInput, "render it again and deliver it: nodestrap render FILE --group NAME")
     };
     let (by, advice) = ("bundle".to_owned(), Some(advice.to_owned()));
-    let blocked = Blocked { by, class, reason: chain(error), advice, since: None };
+    let blocked = Blocked { by, class, reason: chain(error), output: None, advice, since: None };
     Ok(Status {
         phase,
         summary: summary.to_owned(),

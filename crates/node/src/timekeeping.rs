@@ -1,88 +1,196 @@
 //! Whether the clock of this machine can be right.
 //!
-//! A machine without a battery starts in 1970 or at the date of its image, and then every certificate looks invalid. What
-//! the clock must at least say is known: this program was released, the cluster's authority was made, and the journal was
-//! written, before now. In: these moments. Out: nothing, or [`WrongClock`], which names them. Deciding is pure; waiting is
-//! bounded.
+//! A machine without a battery starts in 1970 or at the date of its image, and one whose battery is failing may start in
+//! 2099; then every certificate looks invalid. What the clock must at least say is known: this program was released, the
+//! cluster's authority was made, and the journal was written, before now. What it cannot say without everything having
+//! expired is known, too: when the bundle's certificates end. In: these moments. Out: nothing, or [`WrongClock`], which
+//! names them. Deciding is pure; waiting is bounded.
+//!
+//! What a wrong clock wrote into the journal does not outlive it: see [`last_believed`].
 
 use std::path::Path;
 use std::time::Duration;
 
 use bundle::Bundle;
-use data_encoding::BASE64;
-use engine::{Clock, Deadline, Timestamp};
+use engine::{Clock, Deadline, ErrorClass, Event, EventKind, StepError, Timestamp};
 use host::disk::{Disk, DiskError};
+use host::units::Units;
+use x509_parser::pem::Pem;
 
-use crate::plan::CLOCK_DEADLINE;
-use crate::session::load_events;
+use crate::plan::{CLOCK_DEADLINE, CLOCK_STEP};
+use crate::session::{NodeHost, load_events};
 
 /// 2026-11-01, moved on with each release: a program cannot run before it was made.
 const RELEASED: Timestamp = Timestamp(1_793_491_200_000);
 /// The clock may have been a little ahead when the journal was written, and set right since.
 const JOURNAL_SLACK: Duration = Duration::from_secs(24 * 60 * 60);
-/// Made by systemd-timesyncd once it has set the clock in this boot.
+/// Made by systemd-timesyncd once it has set the clock in this boot; there before a bus is.
 const SYNCHRONISED: &str = "/run/systemd/timesync/synchronized";
 /// How often a clock that is waited for is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub(crate) const ADVICE: &str = "let a time client set the clock (is the network up, does an NTP server answer?), or set it by hand: \
-                                 date -s; if it is right, what it is compared with was made by a machine whose clock is ahead";
-
 /// A moment that has passed for certain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Earliest {
-    pub(crate) at: Timestamp,
-    pub(crate) because: &'static str,
+    at: Timestamp,
+    because: &'static str,
+}
+
+/// When certificates end that the node cannot do without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Latest {
+    at: Timestamp,
+    /// The file of the bundle.
+    whose: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the clock of this machine is wrong: it says {says}, but it is at least {at_least}, because {because}")]
-pub struct WrongClock {
-    pub says: Timestamp,
-    pub at_least: Timestamp,
-    pub because: &'static str,
+pub enum WrongClock {
+    #[error("the clock of this machine is wrong: it says {says}, but it is at least {at_least}, because {because}")]
+    Behind { says: Timestamp, at_least: Timestamp, because: &'static str },
+    #[error(
+        "wrong clock or expired: the certificates in {whose:?} of the bundle ended at {ended}, and the clock of this \
+         machine, which no time client is known to have set, says {says}"
+    )]
+    AheadOrExpired { says: Timestamp, ended: Timestamp, whose: String },
+    #[error(
+        "the certificates in {whose:?} of the bundle have expired: they ended at {ended}, and the clock of this machine, \
+         which a time client has set, says {says}"
+    )]
+    Expired { says: Timestamp, ended: Timestamp, whose: String },
 }
 
-/// Names the newest of the moments that the clock puts into the future.
-pub(crate) fn decide_clock(now: Timestamp, earliest: &[Earliest]) -> Result<(), WrongClock> {
-    match earliest.iter().max_by_key(|moment| moment.at) {
-        Some(moment) if now < moment.at => Err(WrongClock { says: now, at_least: moment.at, because: moment.because }),
-        _ => Ok(()),
+const SET_IT: &str =
+    "let a time client set the clock (is the network up, does an NTP server answer?), or set it by hand: date -s";
+const RENEW: &str = "renew the certificates (nodestrap pki inspect and renew), render the bundle anew and deliver it";
+
+impl WrongClock {
+    pub(crate) fn class(&self) -> ErrorClass {
+        match self {
+            Self::Behind { .. } | Self::AheadOrExpired { .. } => ErrorClass::Transient,
+            // Time will not mend it.
+            Self::Expired { .. } => ErrorClass::NeedsOperator,
+        }
+    }
+
+    pub(crate) fn into_step_error(self) -> StepError {
+        let advice = match &self {
+            Self::Behind { .. } => {
+                format!("{SET_IT}; if it is right, what it is compared with was made by a machine whose clock is ahead")
+            }
+            Self::AheadOrExpired { .. } => format!("{SET_IT}; if it is right, {RENEW}"),
+            Self::Expired { .. } => RENEW.to_owned(),
+        };
+        StepError::new(self.class(), self.to_string()).with_advice(advice)
     }
 }
 
-/// Everything that is known to have passed. The journal counts only while nobody has set the clock: it may have been written
-/// by a clock that was ahead.
-pub(crate) fn earliest(
-    disk: &dyn Disk,
-    from_bundle: Option<Timestamp>,
-    newest_record: Timestamp,
-) -> Result<Vec<Earliest>, DiskError> {
-    let mut moments = vec![Earliest { at: RELEASED, because: "this version of nodestrap was released then" }];
-    let because = "the newest certificate of the bundle is not valid before that";
-    moments.extend(from_bundle.map(|at| Earliest { at, because }));
-    if disk.stat(Path::new(SYNCHRONISED))?.is_none() {
+/// All that the clock can be held against.
+pub(crate) struct Known<'a> {
+    disk: &'a dyn Disk,
+    units: &'a dyn Units,
+    earliest: Vec<Earliest>,
+    latest: Option<Latest>,
+    /// Counts only while nobody has set the clock: it may have been written by a clock that was ahead.
+    journal: Earliest,
+}
+
+impl<'a> Known<'a> {
+    /// `believed`: see [`last_believed`].
+    pub(crate) fn new(disk: &'a dyn Disk, units: &'a dyn Units, believed: Timestamp) -> Self {
         let slack = u64::try_from(JOURNAL_SLACK.as_millis()).unwrap_or(u64::MAX);
-        let at = Timestamp(newest_record.0.saturating_sub(slack));
-        moments.push(Earliest { at, because: "the journal of this node was written a day later" });
+        let at = Timestamp(believed.0.saturating_sub(slack));
+        Self {
+            disk,
+            units,
+            earliest: vec![Earliest { at: RELEASED, because: "this version of nodestrap was released then" }],
+            latest: None,
+            journal: Earliest { at, because: "the journal of this node was written a day later" },
+        }
     }
-    Ok(moments)
+
+    pub(crate) fn with_bundle(mut self, bundle: &Bundle) -> Self {
+        let texts = bundle.files.iter().filter_map(|file| std::str::from_utf8(&file.content).ok());
+        self.since(texts.filter_map(newest_not_before).max());
+        // What a user's own programs read may be as old as the user likes.
+        let kubelet = &bundle.join.kubelet_unit;
+        let is_needed = |file: &&bundle::File| file.read_by.units.contains(kubelet) || !file.read_by.pods.is_empty();
+        let needed = bundle.files.iter().filter(is_needed);
+        let ends = needed.filter_map(|file| {
+            let at = end(std::str::from_utf8(&file.content).ok()?)?;
+            Some(Latest { at, whose: file.path.to_string() })
+        });
+        self.latest = ends.min_by_key(|latest| latest.at);
+        self
+    }
+
+    fn since(&mut self, not_before: Option<Timestamp>) {
+        let because = "the newest certificate of the bundle is not valid before that";
+        self.earliest.extend(not_before.map(|at| Earliest { at, because }));
+    }
+
+    /// The time client is asked only if its word matters: it may have to be started to answer.
+    pub(crate) fn judge(&self, now: Timestamp) -> Result<Result<(), WrongClock>, DiskError> {
+        let too_early = |moment: &&Earliest| now < moment.at;
+        let behind = |moment: &Earliest| WrongClock::Behind { says: now, at_least: moment.at, because: moment.because };
+        if let Some(moment) = self.earliest.iter().filter(too_early).max_by_key(|moment| moment.at) {
+            return Ok(Err(behind(moment)));
+        }
+        if let Some(Latest { at, whose }) = self.latest.clone().filter(|latest| latest.at < now) {
+            return Ok(Err(match self.is_synchronised()? {
+                true => WrongClock::Expired { says: now, ended: at, whose },
+                false => WrongClock::AheadOrExpired { says: now, ended: at, whose },
+            }));
+        }
+        match Some(&self.journal).filter(too_early) {
+            Some(moment) if !self.is_synchronised()? => Ok(Err(behind(moment))),
+            _ => Ok(Ok(())),
+        }
+    }
+
+    fn is_synchronised(&self) -> Result<bool, DiskError> {
+        let by_timesyncd = self.disk.stat(Path::new(SYNCHRONISED))?.is_some();
+        Ok(by_timesyncd || self.units.is_clock_synchronised() == Some(true))
+    }
 }
 
-/// When the youngest certificate of the bundle became valid.
-pub(crate) fn earliest_of_bundle(bundle: &Bundle) -> Option<Timestamp> {
-    let texts = bundle.files.iter().filter_map(|file| std::str::from_utf8(&file.content).ok());
-    texts.filter_map(newest_not_before).max()
+/// The newest moment in the journal that was written by a clock which could be right, by all that was known.
+///
+/// Only the last run that passed [`CLOCK_STEP`] counts: it either agreed with all before it, or was set by a time client and
+/// so knew better. A run that was refused has no say, however far in the future it was, nor has one whose clock was set
+/// while it waited, since all its times are counted from its start.
+pub(crate) fn last_believed(events: &[Event]) -> Timestamp {
+    let mut newest = Timestamp::default();
+    let (mut waited, mut believed) = (false, false);
+    for event in events {
+        match &event.kind {
+            EventKind::RunOpened { .. } | EventKind::RunStarted { .. } => (waited, believed) = (false, false),
+            EventKind::StepFailed { id, .. } if id.0 == CLOCK_STEP => waited = true,
+            EventKind::StepFinished { id, .. } if id.0 == CLOCK_STEP => {
+                believed = !waited;
+                newest = Timestamp::default();
+            }
+            _ => {}
+        }
+        if believed {
+            newest = newest.max(event.at);
+        }
+        // What follows without a start is the end of a run that found nothing to do, and looked at no clock.
+        believed &= !matches!(event.kind, EventKind::RunFinished { .. });
+    }
+    newest
 }
 
 /// Before a store is asked over TLS. `authorities`: PEM, those of the store.
-pub fn wait_for_clock(disk: &dyn Disk, authorities: Option<&str>, clock: &dyn Clock) -> Result<(), WrongClock> {
+pub fn wait_for_clock(host: &NodeHost, authorities: Option<&str>, clock: &dyn Clock) -> Result<(), WrongClock> {
     let deadline = Deadline::starting_now(clock, CLOCK_DEADLINE);
-    let newest = load_events(disk).ok().and_then(|(events, _)| events.iter().map(|event| event.at).max());
+    let (disk, units) = (host.disk.as_ref(), host.units.as_ref());
+    let believed = load_events(disk).map(|(events, _)| last_believed(&events)).unwrap_or_default();
+    let mut known = Known::new(disk, units, believed);
+    known.since(authorities.and_then(newest_not_before));
     loop {
         // A disk that cannot be read is somebody else's to tell of.
-        let moments = earliest(disk, authorities.and_then(newest_not_before), newest.unwrap_or_default());
-        let verdict = decide_clock(clock.now(), &moments.unwrap_or_default());
+        let verdict = known.judge(clock.now()).unwrap_or(Ok(()));
         if verdict.is_ok() || deadline.remaining(clock).is_zero() {
             return verdict;
         }
@@ -90,176 +198,162 @@ pub fn wait_for_clock(disk: &dyn Disk, authorities: Option<&str>, clock: &dyn Cl
     }
 }
 
+struct Validity {
+    from: Timestamp,
+    until: Timestamp,
+    is_authority: bool,
+}
+
 /// Of all certificates in a PEM text; what is none is passed over.
-fn newest_not_before(pem: &str) -> Option<Timestamp> {
-    pem.split("-----BEGIN CERTIFICATE-----")
-        .skip(1)
-        .filter_map(|part| {
-            let (base64, _) = part.split_once("-----END CERTIFICATE-----")?;
-            let base64: String = base64.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            not_before(&BASE64.decode(base64.as_bytes()).ok()?)
+fn certificates(text: &str) -> impl Iterator<Item = Validity> {
+    let blocks = Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok);
+    blocks.filter(|block| block.label == "CERTIFICATE").filter_map(|block| {
+        let certificate = block.parse_x509().ok()?;
+        let validity = certificate.validity();
+        let moment = |seconds: i64| Timestamp(u64::try_from(seconds).unwrap_or(0).saturating_mul(1000));
+        Some(Validity {
+            from: moment(validity.not_before.timestamp()),
+            until: moment(validity.not_after.timestamp()),
+            is_authority: certificate.is_ca(),
         })
-        .max()
+    })
 }
 
-const SEQUENCE: u8 = 0x30;
-const INTEGER: u8 = 0x02;
-const EXPLICIT_VERSION: u8 = 0xa0;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
-/// `notBefore` of a DER certificate: RFC 5280, section 4.1.
-fn not_before(der: &[u8]) -> Option<Timestamp> {
-    let (certificate, _) = take(der, SEQUENCE)?;
-    let (tbs, _) = take(certificate, SEQUENCE)?;
-    let rest = take(tbs, EXPLICIT_VERSION).map_or(tbs, |(_, rest)| rest);
-    let (_serial, rest) = take(rest, INTEGER)?;
-    let (_algorithm, rest) = take(rest, SEQUENCE)?;
-    let (_issuer, rest) = take(rest, SEQUENCE)?;
-    let (validity, _) = take(rest, SEQUENCE)?;
-    let (text, century) = match take(validity, UTC_TIME) {
-        Some((text, _)) => (text, None),
-        None => (take(validity, GENERALIZED_TIME)?.0, Some(())),
-    };
-    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    // Two digits of a year count from 1950.
-    let full = match century {
-        Some(()) => text.to_owned(),
-        None => format!("{}{text}", if text.get(..2)?.parse::<u8>().ok()? < 50 { "20" } else { "19" }),
-    };
-    parse_time(&full)
+fn newest_not_before(text: &str) -> Option<Timestamp> {
+    certificates(text).map(|certificate| certificate.from).max()
 }
 
-/// `YYYYMMDDHHMMSS`, as RFC 5280 wants it.
-fn parse_time(text: &str) -> Option<Timestamp> {
-    if text.len() != 14 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let days = days_since_1970(year, month, day)?;
-    let seconds = days * 86_400 + number(8, 10)? * 3600 + number(10, 12)? * 60 + number(12, 14)?;
-    Some(Timestamp(seconds * 1000))
-}
-
-/// Years are counted from March, so that the leap day is the last day of a year.
-fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    days.checked_sub(719_468)
-}
-
-/// The content of the element at the start, if it has this tag, and what follows it.
-fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, rest) = bytes.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(*first), rest),
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        _ => return None,
-    };
-    (*found == tag).then(|| rest.split_at_checked(length))?
+/// When a file of certificates is of no more use: with the first of its own, or with the last of its authorities, of which
+/// there are two while they change.
+fn end(text: &str) -> Option<Timestamp> {
+    let (authorities, own): (Vec<_>, Vec<_>) = certificates(text).partition(|certificate| certificate.is_authority);
+    let last = authorities.iter().map(|authority| authority.until).max();
+    own.iter().map(|certificate| certificate.until).chain(last).min()
 }
 
 #[cfg(test)]
 mod tests {
-    use host::fake::{FakeClock, FakeDisk};
+    use engine::{Finish, RunOutcome, StepId};
+    use host::fake::{FakeDisk, FakeUnits};
 
     use super::*;
 
     const AUTHORITY: &str = include_str!("../tests/authority.crt");
+    /// As `openssl x509 -dates -noout -in crates/node/tests/authority.crt` says.
+    const NOT_BEFORE: &str = "2026-11-16T00:53:00Z";
+    const NOT_AFTER: &str = "2126-10-23T00:53:00Z";
+    /// 2099-01-01.
+    const FAR: u64 = 4_070_908_800_000;
+    const NOW: u64 = RELEASED.0 + 86_400_000;
 
-    struct TestClock(FakeClock);
+    #[test]
+    fn a_certificate_says_since_when_and_until_when_it_is_valid() {
+        let found = newest_not_before(AUTHORITY).expect("a certificate");
+        assert_eq!(found.to_string(), NOT_BEFORE);
+        assert_eq!(newest_not_before(&format!("text\n{AUTHORITY}\n{AUTHORITY}")), Some(found));
+        assert_eq!(newest_not_before("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"), None);
+        assert_eq!(end(AUTHORITY).expect("a certificate").to_string(), NOT_AFTER);
+        assert_eq!((newest_not_before("no certificate"), end("")), (None, None));
+    }
 
-    impl Clock for TestClock {
-        fn now(&self) -> Timestamp {
-            Timestamp(self.0.now_ms())
+    struct Machine {
+        disk: FakeDisk,
+        units: FakeUnits,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let disk = FakeDisk::new();
+            Self { units: FakeUnits::new(&disk), disk }
         }
-        fn monotonic(&self) -> Duration {
-            self.0.monotonic()
-        }
-        fn sleep(&self, duration: Duration) {
-            self.0.sleep(duration);
+
+        fn judge(&self, now: u64, believed: u64, latest: Option<u64>) -> Result<(), WrongClock> {
+            let mut known = Known::new(&self.disk, &self.units, Timestamp(believed));
+            known.latest = latest.map(|at| Latest { at: Timestamp(at), whose: "/ca.crt".to_owned() });
+            known.judge(Timestamp(now)).expect("a disk")
         }
     }
 
     #[test]
     fn the_newest_moment_in_the_future_is_named() {
-        let moment = |at: u64, because| Earliest { at: Timestamp(at), because };
-        let moments = [moment(10, "a"), moment(30, "b"), moment(20, "c")];
-        assert_eq!(decide_clock(Timestamp(30), &moments), Ok(()));
-        let wrong = decide_clock(Timestamp(15), &moments).unwrap_err();
-        assert_eq!(wrong, WrongClock { says: Timestamp(15), at_least: Timestamp(30), because: "b" });
-        assert_eq!(decide_clock(Timestamp(0), &[]), Ok(()));
-        let shown = WrongClock { says: Timestamp(0), at_least: RELEASED, because: "x" }.to_string();
-        assert!(shown.contains("1970-01-01T00:00:00Z") && shown.contains("2026-11-01T00:00:00Z"), "{shown}");
+        let machine = Machine::new();
+        assert_eq!(machine.judge(RELEASED.0, 0, None), Ok(()));
+        let mut known = Known::new(&machine.disk, &machine.units, Timestamp(0));
+        known.since(newest_not_before(AUTHORITY));
+        let wrong = known.judge(Timestamp(5)).expect("a disk").unwrap_err();
+        assert!(matches!(&wrong, WrongClock::Behind { because, .. } if because.contains("certificate")), "{wrong}");
+        let shown = wrong.to_string();
+        assert!(shown.contains("it says 1970-01-01T00:00:00Z") && shown.contains(NOT_BEFORE), "{shown}");
     }
 
     #[test]
-    fn a_certificate_says_since_when_it_is_valid() {
-        let found = newest_not_before(AUTHORITY).expect("a certificate");
-        assert_eq!(found.to_string(), NOT_BEFORE);
-        assert_eq!(newest_not_before(&format!("text\n{AUTHORITY}\n{AUTHORITY}")), Some(found));
-        assert_eq!(newest_not_before("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"), None);
-        // No prefix of it makes the reader panic, and none has another date.
-        let der = BASE64.decode(AUTHORITY.lines().filter(|line| !line.starts_with('-')).collect::<String>().as_bytes());
-        let der = der.unwrap();
-        for length in 0..der.len() {
-            assert_eq!(not_before(&der[..length]), None, "{length}");
+    fn certificates_that_have_ended_are_expired_only_if_the_clock_is_known_to_be_right() {
+        let machine = Machine::new();
+        assert_eq!(machine.judge(NOW, 0, Some(NOW)), Ok(()));
+        for unknown in [None, Some(false)] {
+            machine.units.set_clock_synchronised(unknown);
+            let error = machine.judge(FAR, 0, Some(NOW)).unwrap_err().into_step_error();
+            assert_eq!(error.class, ErrorClass::Transient, "a time client may be about to set it");
+            for part in ["wrong clock or expired", "/ca.crt", "ended at 2026-11-02T", "says 2099-01-01T"] {
+                assert!(error.message.contains(part), "{error}");
+            }
+            let advice = error.advice.expect("advice");
+            assert!(advice.contains("date -s") && advice.contains("pki"), "{advice}");
         }
-        assert_eq!(not_before(&der), Some(found));
+        machine.units.set_clock_synchronised(Some(true));
+        let error = machine.judge(FAR, 0, Some(NOW)).unwrap_err().into_step_error();
+        assert_eq!(error.class, ErrorClass::NeedsOperator);
+        assert!(error.message.contains("have expired") && !error.message.contains("wrong clock"), "{error}");
     }
 
-    /// As `openssl x509 -startdate -noout -in crates/node/tests/authority.crt` says.
-    const NOT_BEFORE: &str = "2026-11-16T00:53:00Z";
+    #[test]
+    fn the_journal_counts_only_while_no_time_client_has_set_the_clock() {
+        let judge = |machine: &Machine| machine.judge(NOW, FAR, None);
+        let by_bus = Machine::new();
+        for unknown in [None, Some(false)] {
+            by_bus.units.set_clock_synchronised(unknown);
+            assert!(judge(&by_bus).unwrap_err().to_string().contains("journal"));
+        }
+        by_bus.units.set_clock_synchronised(Some(true));
+        assert_eq!(judge(&by_bus), Ok(()));
+        let by_file = Machine::new();
+        host::files::write_volatile(&by_file.disk, Path::new(SYNCHRONISED), 0o644, b"").expect("a disk");
+        assert_eq!(judge(&by_file), Ok(()));
+    }
+
+    fn opened(at: u64) -> Event {
+        Event { at: Timestamp(at), kind: EventKind::RunOpened { boot_id: String::new() } }
+    }
+
+    fn passed(at: u64) -> Event {
+        let kind = EventKind::StepFinished { id: StepId::from(CLOCK_STEP), outcome: Finish::AlreadySo };
+        Event { at: Timestamp(at), kind }
+    }
+
+    fn refused(at: u64) -> Event {
+        let (class, message) = (ErrorClass::Transient, String::new());
+        let id = StepId::from(CLOCK_STEP);
+        let kind = EventKind::StepFailed { id, attempt: 1, class, message, advice: None, retry_in_ms: None };
+        Event { at: Timestamp(at), kind }
+    }
+
+    fn ended(at: u64) -> Event {
+        Event { at: Timestamp(at), kind: EventKind::RunFinished { outcome: RunOutcome::NothingToDo } }
+    }
 
     #[test]
-    fn dates_are_counted() {
-        for (text, shown) in [
-            ("19700101000000", Some("1970-01-01T00:00:00Z")),
-            ("20000229235959", Some("2000-02-29T23:59:59Z")),
-            ("20261116070102", Some("2026-11-16T07:01:02Z")),
-            ("21000301000000", Some("2100-03-01T00:00:00Z")),
-            ("20261316070102", None),
-            ("2026111607010", None),
-            ("19690101000000", None),
+    fn what_a_wrong_clock_recorded_does_not_outlive_it() {
+        for (case, events, newest) in [
+            ("nothing", vec![], 0),
+            ("a run to its end", vec![opened(1), passed(3), ended(5)], 5),
+            ("one that was cut off", vec![opened(1), passed(3)], 3),
+            ("one that was refused", vec![opened(FAR), refused(FAR), ended(FAR)], 0),
+            ("refused after another", vec![opened(1), passed(3), ended(5), opened(FAR), refused(FAR)], 5),
+            ("set while it waited", vec![opened(FAR), refused(FAR), passed(FAR), ended(FAR)], 0),
+            ("believed until one knew better", vec![opened(FAR), passed(FAR), ended(FAR), opened(7), passed(8)], 8),
+            ("a complete node looked at no clock", vec![opened(1), passed(3), ended(5), ended(FAR)], 5),
         ] {
-            assert_eq!(parse_time(text).map(|at| at.to_string()).as_deref(), shown, "{text}");
+            assert_eq!(last_believed(&events), Timestamp(newest), "{case}");
         }
-    }
-
-    #[test]
-    fn a_clock_that_is_set_in_time_is_waited_for_and_one_that_is_not_is_named() {
-        let disk = FakeDisk::new();
-        let right = RELEASED.0 + 1;
-        let late = TestClock(FakeClock::new(0));
-        late.0.set_wall_after(Duration::from_secs(12), right);
-        assert_eq!(wait_for_clock(&disk, None, &late), Ok(()));
-        let never = TestClock(FakeClock::new(0));
-        let wrong = wait_for_clock(&disk, None, &never).unwrap_err();
-        assert_eq!((wrong.says, wrong.at_least), (Timestamp(30_000), RELEASED));
-        assert_eq!(never.monotonic(), CLOCK_DEADLINE);
-        let made = newest_not_before(AUTHORITY).unwrap().0;
-        let good = TestClock(FakeClock::new(made));
-        assert_eq!(wait_for_clock(&disk, Some(AUTHORITY), &good), Ok(()));
-        assert_eq!(good.monotonic(), Duration::ZERO, "nobody waits for a clock that is right");
-        let early = TestClock(FakeClock::new(made - 60_000));
-        assert!(wait_for_clock(&disk, Some(AUTHORITY), &early).unwrap_err().because.contains("certificate"));
-    }
-
-    #[test]
-    fn the_journal_counts_only_while_nobody_has_set_the_clock() {
-        let disk = FakeDisk::new();
-        let newest = Timestamp(RELEASED.0 * 2);
-        let judge = || decide_clock(Timestamp(RELEASED.0 + 1), &earliest(&disk, None, newest).unwrap());
-        assert!(judge().unwrap_err().because.contains("journal"));
-        host::files::write_volatile(&disk, Path::new(SYNCHRONISED), 0o644, b"").unwrap();
-        assert_eq!(judge(), Ok(()));
     }
 }

@@ -12,14 +12,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bundle::{Bundle, GATE_PATH, WEBHOOK_SETTINGS_PATH, Webhook};
+use bundle::{Bundle, WEBHOOK_SETTINGS_PATH, Webhook};
 use engine::{Report, RunOutcome};
 use fetch::{Post, PostError};
-use host::disk::{Disk, DiskError};
+use host::disk::Disk;
 use host::files::{self, FileError};
 use serde::Serialize;
 
-use crate::resource::gate::{self, GateState};
+use crate::resource::gate;
 use crate::session::{Applied, NodeHost};
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
@@ -75,8 +75,7 @@ pub enum RunResult {
 impl NodeReport {
     pub fn new(host: &NodeHost, applied: &Applied) -> Self {
         let (report, bundle) = (&applied.report, applied.bundle.as_ref());
-        let gate = bundle.map_or(GATE_PATH, |bundle| bundle.gate.path.as_str());
-        let gate_open = matches!(gate::observe(host.disk.as_ref(), gate), Ok(GateState::Open { .. }));
+        let gate_open = gate::is_any_open(host.disk.as_ref(), bundle);
         let result = match &report.outcome {
             RunOutcome::Done | RunOutcome::NothingToDo => RunResult::Success,
             RunOutcome::Failed { .. } => RunResult::Failure,
@@ -123,11 +122,17 @@ fn describe(outcome: &RunOutcome, gate_open: bool) -> String {
 }
 
 /// For the first change of a run, and for a reset: what was told about the run before does not hold any more.
-pub fn withdraw(disk: &dyn Disk) -> Result<(), DiskError> {
+pub fn withdraw(disk: &dyn Disk) -> Result<(), FileError> {
     for path in [CLUSTER_API_PATH, SUCCESS_PATH, FAILED_PATH] {
         disk.remove(Path::new(path))?;
     }
-    Ok(())
+    remove_leftovers(disk)
+}
+
+/// What a run that was killed while it told of itself has left.
+fn remove_leftovers(disk: &dyn Disk) -> Result<(), FileError> {
+    let all = [REPORT_PATH, DURABLE_REPORT_PATH, SUCCESS_PATH, FAILED_PATH, CLUSTER_API_PATH];
+    all.iter().try_for_each(|path| files::remove_leftover(disk, Path::new(path)).map(drop))
 }
 
 /// Writes report and sentinels. A run that found nothing to do, as the last one of this boot did, leaves them alone.
@@ -137,34 +142,26 @@ pub fn tell(disk: &dyn Disk, report: &NodeReport) -> Result<(), FileError> {
         RunResult::Failure => (Some(FAILED_PATH), SUCCESS_PATH),
         RunResult::Unfinished => (None, SUCCESS_PATH),
     };
+    remove_leftovers(disk)?;
     if report.run.outcome == RunOutcome::NothingToDo && disk.stat(Path::new(SUCCESS_PATH))?.is_some() {
         return Ok(());
     }
     let json = report.to_json();
-    write_volatile(disk, REPORT_PATH, json.as_bytes())?;
+    let write = |path: &str, bytes: &[u8]| files::write_volatile(disk, Path::new(path), MODE, bytes);
+    write(REPORT_PATH, json.as_bytes())?;
     disk.remove(Path::new(other))?;
-    if let Some(path) = mine {
-        write_volatile(disk, path, format!("{}\n", report.summary).as_bytes())?;
-    }
     if report.gate_open {
-        write_volatile(disk, CLUSTER_API_PATH, b"success")?;
+        write(CLUSTER_API_PATH, b"success")?;
     } else {
         disk.remove(Path::new(CLUSTER_API_PATH))?;
     }
     disk.make_folder(Path::new(STATE_FOLDER), STATE_FOLDER_MODE)?;
-    files::write_durable(disk, Path::new(DURABLE_REPORT_PATH), MODE, json.as_bytes(), None)
-}
-
-/// Whole or not there at all, but not durable: it is on a file system that is lost with the boot.
-fn write_volatile(disk: &dyn Disk, path: &str, bytes: &[u8]) -> Result<(), DiskError> {
-    let staged = format!("{path}.nodestrap-new");
-    let (path, staged) = (Path::new(path), Path::new(&staged));
-    if let Some(folder) = path.parent() {
-        disk.make_folder(folder, 0o755)?;
+    let kept = files::write_durable(disk, Path::new(DURABLE_REPORT_PATH), MODE, json.as_bytes(), None);
+    // Last, because it says that all the rest was told; but a disk that is full is no reason to be silent.
+    match mine {
+        Some(path) => write(path, format!("{}\n", report.summary).as_bytes()).and(kept),
+        None => kept,
     }
-    disk.remove(staged)?;
-    disk.create(staged, MODE, bytes)?;
-    disk.rename(staged, path)
 }
 
 /// Sends the report to the webhook of the bundle, or, if none came, of the last bundle that was applied. `None`: there is no

@@ -9,7 +9,7 @@ use std::path::Path;
 use engine::RunOutcome;
 use host::disk::Disk;
 use host::fake::{FakeDisk, FakeSnaps, FakeUnits};
-use node::{BundleSourceError, GateState, Phase, ResetOptions, SessionError};
+use node::{Adopt, BundleSourceError, GateState, Phase, ResetOptions, SessionError};
 use serde::Deserialize;
 use support::{FakeNode, GATE, STORY, clock, expect_converged, render, surroundings};
 
@@ -77,11 +77,12 @@ fn its_bundle_gets_one_clear_sentence_and_its_gate_stays_open() {
     let sentence = source.to_string();
     assert!(sentence.contains("nodestrap.io/v1alpha1") && sentence.contains("render it again"), "{sentence}");
     let clock = clock();
-    let applied = node::apply_delivery(&node.host(), &|_| load(), None, &surroundings(&clock, 0)).expect("it runs");
+    let applied =
+        node::apply_delivery(&node.host(), &|_| load(), None, Adopt::No, &surroundings(&clock, 0)).expect("it runs");
     let RunOutcome::Failed { message, .. } = &applied.report.outcome else { panic!("{:?}", applied.report.outcome) };
     assert!(message.contains("nodestrap.io/v1alpha1"), "{message}");
     assert_eq!(files(&node), before);
-    let (status, _) = node::observe_status(&node.disk, &node.units, load()).expect("a status");
+    let (status, _) = node::observe_status(&node.host(), load()).expect("a status");
     assert_eq!((status.phase, status.gate.as_str()), (Phase::BundleBroken, "open"));
     assert!(status.summary.contains("complete as an older nodestrap made it"), "{}", status.summary);
 }

@@ -1,9 +1,12 @@
 //! What a bundle asks for beyond files: the order of units, hooks in their slots, and what is refused.
 mod support;
 
+use std::path::Path;
+
 use bundle::Bundle;
 use engine::{Condition, ErrorClass, Plan, RunOutcome, StepOutcome, Style, Timeline};
-use host::fake::Crash;
+use host::disk::Disk as _;
+use host::fake::{Crash, Moment};
 use host::units::{JobResult, UnitName, Units};
 use node::Action;
 
@@ -148,7 +151,7 @@ fn an_optional_hook_that_fails_is_told_of_and_the_node_goes_on() {
     let note = step.detail.as_deref().expect("a word about it");
     assert!(note.contains("optional hook \"extra\"") && note.contains("exit-code"), "{note}");
 
-    let (status, _) = node::observe_status(&node.disk, &node.units, Ok(bundle.clone().into())).expect("status");
+    let (status, _) = node::observe_status(&node.host(), Ok(bundle.clone().into())).expect("status");
     assert!(status.blocked.is_none());
     assert_eq!(status.notes.len(), 1, "{:?}", status.notes);
     assert!(status.notes[0].contains("run-hook-extra") && status.notes[0].contains("exit-code"), "{:?}", status.notes);
@@ -182,7 +185,7 @@ fn status_names_a_required_hook_that_failed_after_the_gate_was_open() {
     let node = FakeNode::new(&bundle);
     node.units.end_jobs_with(&hook_unit("sixth"), JobResult::Timeout);
     node.apply(&bundle, 0).expect("runs");
-    let (status, _) = node::observe_status(&node.disk, &node.units, Ok(bundle.clone().into())).expect("status");
+    let (status, _) = node::observe_status(&node.host(), Ok(bundle.clone().into())).expect("status");
     let blocked = status.blocked.expect("blocked");
     assert_eq!((blocked.by.as_str(), blocked.class), ("run-hook-sixth", ErrorClass::Permanent));
     assert_eq!(status.gate, "open");
@@ -273,4 +276,36 @@ fn a_control_plane_can_be_applied() {
     let clock = support::clock();
     let previews = node::preview(&node.host(), &bundle, &facts, &plan, &clock).expect("a preview");
     assert!(previews.iter().all(|preview| preview.condition == Ok(Condition::AlreadySo)));
+}
+
+#[test]
+fn what_a_hook_wrote_is_durable_before_the_hook_counts_as_done() {
+    let bundle = rich_bundle();
+    let written = Path::new("/opt/made-by-a-hook");
+    let (mut done, mut torn) = (0, 0);
+    let before = FakeNode::new(&bundle).disk.operations();
+    let effects = {
+        let node = FakeNode::new(&bundle);
+        node.apply(&bundle, 0).expect("runs");
+        node.disk.operations() - before
+    };
+    for at in 1..=effects {
+        let node = FakeNode::new(&bundle);
+        // On a file system that nodestrap itself never touches.
+        node.disk.mount(Path::new("/opt")).expect("mounted");
+        node.units.write(&hook_unit("first"), written, "precious");
+        node.disk.crash_point().crash_at(node.disk.operations() + at, Moment::After);
+        let _ = node.apply(&bundle, 0);
+        let runs = node.units.runs(&hook_unit("first"));
+        let node = node.after(Crash::PowerLoss, at);
+        let found = node.disk.read(written, 100).expect("readable");
+        torn += u32::from(runs > 0 && found.as_deref() != Some(b"precious"));
+        node.apply(&bundle, 0).expect("runs");
+        // Either it ran again, or all that it wrote before is there.
+        if node.units.runs(&hook_unit("first")) == runs {
+            done += 1;
+            assert_eq!(found.as_deref(), Some(&b"precious"[..]), "effect {at}: done, but not durable");
+        }
+    }
+    assert!(done > 0 && torn > 0, "{done} of {effects} cuts came after the hook, {torn} tore its file");
 }

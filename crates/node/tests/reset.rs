@@ -369,3 +369,45 @@ fn somebody_else_at_work_is_told() {
     let _held = node.disk.try_lock(Path::new(node::LOCK_PATH)).expect("lockable").expect("free");
     assert!(matches!(reset(&node, &bundle, ResetOptions::default(), 0), Err(SessionError::Busy)));
 }
+
+#[test]
+fn what_was_undone_on_a_mount_of_its_own_stays_undone_after_a_power_cut() {
+    let bundle = bundle();
+    for mount in ["/etc/kubernetes", "/etc/containerd", "/etc/systemd/system"] {
+        let node = FakeNode::new(&bundle);
+        node.disk.mount(Path::new(mount)).expect("mounted");
+        let before = files(&node);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), mount);
+        node.disk.sync_everything().expect("synced");
+        expect_reset(&node, &bundle, mount);
+        assert_same(&files(&node), &before, mount);
+        for seed in 0..50 {
+            assert_same(&files(&node.after(Crash::PowerLoss, seed)), &before, &format!("{mount}, after a power cut"));
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_reset_has_undone_is_synced_by_the_next_one() {
+    let bundle = bundle();
+    let complete = FakeNode::new(&bundle);
+    let before = files(&complete);
+    expect_converged(&complete.apply(&bundle, 0).expect("runs"), "apply");
+    complete.disk.sync_everything().expect("synced");
+    let effects = {
+        let node = complete.after(Crash::ProcessKill, 0);
+        expect_reset(&node, &bundle, "whole");
+        node.disk.operations()
+    };
+    for at in 1..=effects {
+        let node = complete.after(Crash::ProcessKill, 0);
+        node.disk.crash_point().crash_at(at, Moment::After);
+        let _ = reset(&node, &bundle, ResetOptions::default(), 0);
+        let node = node.after(Crash::ProcessKill, 0);
+        expect_reset(&node, &bundle, &format!("effect {at}"));
+        for seed in 0..4 {
+            let cut = node.after(Crash::PowerLoss, seed);
+            assert_same(&files(&cut), &before, &format!("killed at {at}, then a power cut"));
+        }
+    }
+}

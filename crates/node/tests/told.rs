@@ -9,8 +9,8 @@ use engine::{ErrorClass, RunOutcome};
 use host::disk::Disk;
 use host::fake::{Crash, FakeDisk, Fault, Moment, Repeat};
 use node::{
-    Applied, BundleSourceError, CLUSTER_API_PATH, Delivered, FAILED_PATH, NodeReport, Phase, REPORT_PATH, RunResult,
-    SUCCESS_PATH, Surroundings,
+    Adopt, Applied, BundleSourceError, CLUSTER_API_PATH, Delivered, FAILED_PATH, NodeReport, Phase, REPORT_PATH,
+    RunResult, SUCCESS_PATH, Surroundings,
 };
 
 use support::{FakeNode, bundle, clock, rich_bundle, surroundings};
@@ -33,7 +33,7 @@ fn run_and_tell(
         },
         ..surroundings(&clock, 0)
     };
-    let applied = node::apply_delivery(&host, &|_| deliver(), None, &surroundings).ok()?;
+    let applied = node::apply_delivery(&host, &|_| deliver(), None, Adopt::No, &surroundings).ok()?;
     let report = NodeReport::new(&host, &applied);
     let _ = node::tell(&node.disk, &report);
     Some((applied, report))
@@ -49,7 +49,7 @@ fn a_plan_over_a_fake_machine_has_no_effect_at_all() {
             let (facts, plan) = node::prepare(&host, &bundle).expect("a plan");
             let previews = node::preview(&host, &bundle, &facts, &plan, &clock).expect("a look");
             assert_eq!(previews.len(), plan.steps.len());
-            node::observe_status(&node.disk, &node.units, Ok(bundle.clone().into())).expect("a status");
+            node::observe_status(&node.host(), Ok(bundle.clone().into())).expect("a status");
             assert_eq!((node.disk.operations(), node.disk.snapshot()), before, "{:#?}", node.disk.log());
             if round == 0 {
                 node.apply(&bundle, 0).expect("runs");
@@ -116,7 +116,7 @@ fn a_bundle_that_does_not_come_is_a_failed_run_that_status_knows() {
     ));
     assert_eq!(report.result, RunResult::Failure);
     assert!(exists(&node.disk, FAILED_PATH) && !exists(&node.disk, SUCCESS_PATH));
-    let (status, _) = node::observe_status(&node.disk, &node.units, nowhere()).expect("a status");
+    let (status, _) = node::observe_status(&node.host(), nowhere()).expect("a status");
     assert_eq!(status.phase, Phase::BundleBroken);
     assert!(status.blocked.is_some_and(|blocked| blocked.since.is_some()));
     // The same once more is told again, but not recorded again.
@@ -124,4 +124,33 @@ fn a_bundle_that_does_not_come_is_a_failed_run_that_status_knows() {
     let recorded = journal();
     run_and_tell(&node, &nowhere).expect("a report");
     assert_eq!(journal(), recorded);
+}
+
+#[test]
+fn a_kill_while_a_run_is_told_of_leaves_nothing_that_the_next_run_does_not_make_good() {
+    let bundle = bundle();
+    let complete = FakeNode::new(&bundle);
+    let applied = Applied { report: complete.apply(&bundle, 0).expect("runs"), bundle: Some(bundle.clone()) };
+    let told = |node: &FakeNode, applied: &Applied| node::tell(&node.disk, &NodeReport::new(&node.host(), applied));
+    let effects = {
+        let node = complete.after(Crash::ProcessKill, 0);
+        told(&node, &applied).expect("told");
+        node.disk.operations()
+    };
+    for at in 1..=effects {
+        for moment in [Moment::Before, Moment::Midway, Moment::After] {
+            let node = complete.after(Crash::ProcessKill, 0);
+            node.disk.crash_point().crash_at(at, moment);
+            let _ = told(&node, &applied);
+            let node = node.after(Crash::ProcessKill, 0);
+            let report = node.apply(&bundle, 0).expect("runs");
+            assert_eq!(report.outcome, RunOutcome::NothingToDo);
+            told(&node, &Applied { report, bundle: Some(bundle.clone()) }).expect("told");
+            let case = format!("killed {moment:?} effect {at}");
+            assert_eq!(node.disk.find_name(".nodestrap-new"), None, "{case}");
+            for path in [REPORT_PATH, SUCCESS_PATH, CLUSTER_API_PATH, node::DURABLE_REPORT_PATH] {
+                assert!(exists(&node.disk, path), "{case}: {path} is missing");
+            }
+        }
+    }
 }

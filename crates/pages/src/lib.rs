@@ -1,5 +1,5 @@
-//! What people read about nodestrap, written from the code: manual pages, completions of shells, and the generated parts of
-//! `docs/reference`.
+//! What people read about nodestrap, written from the code: manual pages, completions of shells, the generated parts of
+//! `docs/reference`, and what the binary is made of.
 //!
 //! Inputs: the command line as `cli` defines it (its own file, compiled here a second time), `spec::json_schema`, and the
 //! complete form of `examples/minimal.yaml`. Outputs: names and contents of files; `main` writes them, tests compare them.
@@ -13,9 +13,12 @@ mod fields;
 mod markdown;
 #[allow(dead_code, reason = "the commands that take these arguments are in cli")]
 mod pki;
+mod sbom;
 
 use clap::{CommandFactory as _, ValueEnum as _};
 use clap_complete::Shell;
+
+pub use sbom::{TREE_ARGUMENTS, sbom};
 
 /// The part of a document that is written from the code.
 const BEGIN: &str = "<!-- written by `cargo run -p pages` from here -->";

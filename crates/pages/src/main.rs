@@ -1,4 +1,4 @@
-//! `cargo run -p pages`: writes the generated parts of `docs/reference`. With a folder: manual pages and completions into it.
+//! `cargo run -p pages`: writes the generated parts of `docs/reference`. With a folder: what else belongs to a release into it.
 #![allow(clippy::disallowed_methods, reason = "development only: writes into the checkout")]
 
 use std::path::{Path, PathBuf};
@@ -6,18 +6,23 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Writes the generated parts of docs/reference, or manual pages and completions.
+/// Writes the generated parts of docs/reference, or manual pages, completions and the list of what the binary is made of.
 #[derive(Parser)]
 struct Arguments {
-    /// Write man/ and completions/ into this folder instead.
-    #[arg(long, value_name = "DIR")]
+    /// Write man/, completions/ and nodestrap.cdx.json into this folder instead.
+    #[arg(long, value_name = "DIR", requires = "target")]
     out: Option<PathBuf>,
+    /// What the binary is built for.
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
 }
 
 fn main() -> ExitCode {
-    let written = match Arguments::parse().out {
-        Some(folder) => write_pages(&folder),
-        None => write_reference(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")),
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let Arguments { out, target } = Arguments::parse();
+    let written = match (out, target) {
+        (Some(folder), Some(target)) => write_pages(&folder).and_then(|()| write_sbom(&repository, &folder, &target)),
+        _ => write_reference(&repository),
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,6 +40,24 @@ fn write_pages(folder: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn write_sbom(repository: &Path, folder: &Path, target: &str) -> Result<(), String> {
+    let tree = ask(repository, "cargo", pages::TREE_ARGUMENTS.iter().copied().chain(["--target", target]))?;
+    let rust = ask(repository, "rustc", ["--version"])?;
+    let release = rust.split(' ').nth(1).ok_or_else(|| format!("rustc calls itself {rust:?}"))?;
+    let sbom = pages::sbom(&tree, &read(&repository.join("Cargo.lock"))?, release)?;
+    write(&folder.join("nodestrap.cdx.json"), sbom.as_bytes())
+}
+
+fn ask<'a>(place: &Path, program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
+    let mut command = std::process::Command::new(program);
+    let asked = command.args(arguments).current_dir(place).output();
+    let output = asked.map_err(|error| format!("cannot run {program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
 }
 
 fn write_reference(repository: &Path) -> Result<(), String> {

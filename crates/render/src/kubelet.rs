@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_config_yaml};
 
 use crate::error::RenderError;
+use crate::gate_unit::GATE_UNIT;
 use crate::unit::{Argument, Section, UnitFile, arguments};
 
 pub(crate) const KUBELET_UNIT: &str = "kubelet.service";
@@ -92,25 +93,25 @@ pub(crate) struct KubeletUnit<'a> {
     /// Path of nodestrap on the node.
     pub(crate) nodestrap: &'a str,
     pub(crate) runtime_unit: &'static str,
-    /// The unit that finishes the pod network, if the bundle has one.
-    pub(crate) network_unit: Option<&'static str>,
+    /// Units that go on once the kubelet runs: they finish the pod network, and take the bootstrap credentials away.
+    pub(crate) followers: Vec<&'static str>,
 }
 
 pub(crate) fn render_unit(inputs: &KubeletUnit<'_>) -> Result<Vec<u8>, RenderError> {
-    let mut wants = vec![inputs.runtime_unit, BOOTSTRAP_UNIT];
-    wants.extend(inputs.network_unit);
+    let mut wants = vec![inputs.runtime_unit, BOOTSTRAP_UNIT, GATE_UNIT];
+    wants.extend(&inputs.followers);
     UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "Kubernetes node agent")
             .text("Documentation", "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/")
             .words("Wants", &wants)
-            .words("After", &[inputs.runtime_unit, BOOTSTRAP_UNIT])
+            .words("After", &[inputs.runtime_unit, BOOTSTRAP_UNIT, GATE_UNIT])
             // It is restarted until the gate opens, however long that takes.
             .text("StartLimitIntervalSec", "0"),
         Section::new("Service")
             // No leading dash: without the gate the kubelet must not start.
             .text("EnvironmentFile", GATE_PATH)
-            // A damaged gate counts as absent.
+            // A damaged gate counts as absent; once more, for a start without the units that this one wants.
             .command("ExecStartPre", inputs.nodestrap, arguments(["gate"]))
             .command("ExecStart", inputs.binary, vec![Argument::SplitVariable(ARGUMENTS_VARIABLE)])
             .text("Restart", "always")

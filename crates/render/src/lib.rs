@@ -9,9 +9,11 @@
 //! nodestrap give the same bytes.
 
 mod besides;
+mod confinement;
 pub mod delivery;
 mod error;
 mod extras;
+mod gate_unit;
 mod group;
 mod kubeconfig;
 mod kubelet;
@@ -22,6 +24,7 @@ mod part;
 mod pod;
 mod readers;
 mod runtime;
+mod spending;
 mod static_pods;
 mod system;
 mod unit;

@@ -8,6 +8,7 @@ use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, Exec
 
 use crate::error::RenderError;
 use crate::extras::{self, HookInputs};
+use crate::gate_unit;
 use crate::kubeconfig::{Credential, render_kubeconfig};
 use crate::kubelet::{
     self, BOOTSTRAP_KUBECONFIG_FLAG, CONFIG_FLAG, KUBECONFIG_FLAG, KUBELET_UNIT, KubeletUnit, NODE_NAME_FLAG,
@@ -15,6 +16,7 @@ use crate::kubelet::{
 };
 use crate::network::{self, NETWORK_UNIT};
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
+use crate::spending::{self, SPENDING_UNIT};
 use crate::{layout, readers, runtime, static_pods, system, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
@@ -112,6 +114,14 @@ enum Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
+    /// The kubelet gets a certificate for it, and goes on with that.
+    fn is_spent_by_joining(&self) -> bool {
+        match self {
+            Self::Token(_) | Self::SuperAdmin(_) => true,
+            Self::Exec(_) => false,
+        }
+    }
+
     fn of(cluster: &'a CompleteCluster, group: &CompleteGroup) -> Result<Self, RenderError> {
         if group.role.value == Role::ControlPlane {
             let files = cluster.pki.folder.as_ref().ok_or(RenderError::NoPki)?.value.files();
@@ -169,10 +179,13 @@ fn kubelet_part(
         binary: group.kubelet.binary.value.as_str(),
         nodestrap: group.delivery.nodestrap.path.value.as_str(),
         runtime_unit: runtime::unit_name(group.container_runtime.name.value),
-        network_unit: match cluster.networking.pod_network.value {
-            PodNetwork::Bridge => Some(NETWORK_UNIT),
-            PodNetwork::None => None,
-        },
+        followers: [
+            (cluster.networking.pod_network.value == PodNetwork::Bridge).then_some(NETWORK_UNIT),
+            identity.is_spent_by_joining().then_some(SPENDING_UNIT),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
     };
     let mut files = vec![
         public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config))?,
@@ -183,7 +196,12 @@ fn kubelet_part(
     if group.role.value == Role::Worker {
         files.push(public(AUTHORITY_PATH, authority)?);
     }
-    Ok(Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?] })
+    let mut part = Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?] };
+    part.add(gate_unit::render(KUBELET_UNIT, kubelet.nodestrap, GATE_PATH)?);
+    if identity.is_spent_by_joining() {
+        part.add(spending::render(KUBELET_UNIT, kubelet.nodestrap)?);
+    }
+    Ok(part)
 }
 
 /// A bridge on each node: `nodestrap network` configures it once the node has registered and knows its pod CIDRs.

@@ -100,8 +100,10 @@ fn a_worker_gets_its_files_units_and_programs() {
             ("/etc/nodestrap/network.json", 0o644, Secrecy::Public),
             ("/etc/sysctl.d/90-nodestrap.conf", 0o644, Secrecy::Public),
             ("/etc/systemd/system/kubelet.service", 0o644, Secrecy::Public),
+            ("/etc/systemd/system/nodestrap-gate.service", 0o644, Secrecy::Public),
             ("/etc/systemd/system/nodestrap-kernel.service", 0o644, Secrecy::Public),
             ("/etc/systemd/system/nodestrap-network.service", 0o644, Secrecy::Public),
+            ("/etc/systemd/system/nodestrap-spend-credentials.service", 0o644, Secrecy::Public),
         ]
     );
     assert_eq!(
@@ -110,6 +112,8 @@ fn a_worker_gets_its_files_units_and_programs() {
             ("nodestrap-kernel.service", Start::BeforeGate),
             ("containerd.service", Start::BeforeGate),
             ("kubelet.service", Start::AfterGate),
+            ("nodestrap-gate.service", Start::ByOthers),
+            ("nodestrap-spend-credentials.service", Start::ByOthers),
             ("nodestrap-network.service", Start::ByOthers),
         ]
     );
@@ -142,6 +146,8 @@ fn units_start_from_the_system_up() {
             "containerd.service",
             "exporter.service",
             "kubelet.service",
+            "nodestrap-gate.service",
+            "nodestrap-spend-credentials.service",
             "nodestrap-network.service",
         ]
     );
@@ -162,7 +168,7 @@ fn a_unit_that_others_start_has_no_install_section_and_the_rest_of_ours_have_one
 #[test]
 fn without_a_pod_network_nothing_of_it_is_left() {
     let bundle = render_changed(|spec| spec.cluster.networking.pod_network.value = PodNetwork::None).unwrap();
-    assert_eq!(bundle.units.len(), 3);
+    assert_eq!(bundle.units.len(), 5);
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
     assert!(bundle.pod_network.is_none() && !bundle.to_json().contains("nodestrap-network"));
     assert!(!bundle.all_files().iter().any(|file| file.path == NETWORK_SETTINGS_PATH));
@@ -253,6 +259,7 @@ fn nodestrap_is_called_where_it_lies() {
     let unit = |name: &str| text(&bundle, &format!("/etc/systemd/system/{name}")).to_owned();
     assert!(unit("kubelet.service").contains("ExecStartPre=/opt/bin/nodestrap gate\n"));
     assert!(unit("nodestrap-network.service").contains("ExecStart=/opt/bin/nodestrap network\n"));
+    assert!(unit("nodestrap-spend-credentials.service").contains("ExecStart=/opt/bin/nodestrap spend-credentials\n"));
 }
 
 #[test]

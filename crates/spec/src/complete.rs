@@ -6,6 +6,7 @@ use crate::items::{
     AdditionalUserData, Addresses, Archive, ExecCredential, ExtraUnit, FileAsset, Hook, Keyring, Labels, MaxPods,
     Networks, Package, SecretText, Taints, TrustedAuthority,
 };
+use crate::mistake::Mistake;
 use crate::origin::Setting;
 use crate::record::{
     Case, Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet,
@@ -26,6 +27,8 @@ pub struct CompleteSpec {
     pub name: Setting<ClusterName>,
     pub cluster: CompleteCluster,
     pub groups: Vec<CompleteNodeGroup>,
+    /// What the user should know about decisions of theirs that hold all the same.
+    pub warnings: Vec<Mistake>,
 }
 
 #[derive(Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::config::{is_canonical_int, plain_kind};
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Severity};
 use crate::nearest::nearest;
 use crate::origin::{Origin, Setting};
 use crate::source::{Sources, Span, is_secret_name};
@@ -23,6 +23,7 @@ pub(crate) struct Drafts<'a> {
 }
 
 struct Draft {
+    severity: Severity,
     span: Span,
     message: String,
     advice: Option<String>,
@@ -52,8 +53,16 @@ impl<'a> Drafts<'a> {
     }
 
     pub(crate) fn report(&self, span: Span, message: impl Into<String>) -> Report<'_> {
+        self.note(Severity::Error, span, message)
+    }
+
+    pub(crate) fn warn(&self, span: Span, message: impl Into<String>) -> Report<'_> {
+        self.note(Severity::Warning, span, message)
+    }
+
+    fn note(&self, severity: Severity, span: Span, message: impl Into<String>) -> Report<'_> {
         let mut drafts = self.drafts.borrow_mut();
-        drafts.push(Draft { span, message: message.into(), advice: None });
+        drafts.push(Draft { severity, span, message: message.into(), advice: None });
         Report { drafts: &self.drafts, index: drafts.len() - 1 }
     }
 
@@ -85,9 +94,12 @@ impl<'a> Drafts<'a> {
         self.report(start, "the input has no documents").advise("one Cluster and at least one NodeGroup are needed");
     }
 
-    /// In the order of the text; the same mistake is said once.
+    /// In the order of the text; the same mistake is said once. Whoever has mistakes to mend is not warned as well.
     pub(crate) fn finish(self) -> Vec<Mistake> {
         let mut drafts = self.drafts.into_inner();
+        if drafts.iter().any(|draft| draft.severity == Severity::Error) {
+            drafts.retain(|draft| draft.severity == Severity::Error);
+        }
         drafts.sort_by_key(|draft| (draft.span.file, draft.span.line, draft.span.column));
         // What the cluster says is looked at for every group.
         let mut said = BTreeSet::new();
@@ -95,13 +107,13 @@ impl<'a> Drafts<'a> {
             .retain(|draft| said.insert((draft.span.file, draft.span.line, draft.span.column, draft.message.clone())));
         let left_out = drafts.len().saturating_sub(MOST_MISTAKES);
         if let Some(draft) = drafts.get_mut(MOST_MISTAKES) {
-            *draft =
-                Draft { span: draft.span, message: format!("and {left_out} more mistakes from here on"), advice: None };
+            draft.message = format!("and {left_out} more from here on");
+            draft.advice = None;
         }
         drafts
             .iter()
             .take(MOST_MISTAKES + 1)
-            .map(|draft| self.sources.mistake(draft.span, &draft.message, draft.advice.as_deref()))
+            .map(|draft| self.sources.mistake(draft.severity, draft.span, &draft.message, draft.advice.as_deref()))
             .collect()
     }
 

@@ -60,7 +60,7 @@ pub use items::{
     AdditionalUserData, Addresses, Archive, Content, ExecCredential, ExtraUnit, FileAsset, FileMode, Hook,
     HookContainer, Keyring, Labels, MaxPods, Networks, Package, SecretText, Taints, TrustedAuthority,
 };
-pub use mistake::{Colour, Mistake, render_mistakes};
+pub use mistake::{Colour, Mistake, Severity, render_mistakes};
 pub use origin::{Origin, Position, Setting};
 pub use resolve::{Parsed, parse};
 pub use schema::json_schema;

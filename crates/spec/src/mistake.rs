@@ -3,9 +3,18 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// Whether a spec can be used all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    /// It can, and somebody should know what that means.
+    Warning,
+}
+
 /// One mistake of the user. It can be shown without the source: `source` is the line, with secrets already hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
+    pub severity: Severity,
     pub file: String,
     /// One-based, like `column`; columns count characters.
     pub line: u32,
@@ -30,17 +39,23 @@ pub fn render_mistakes(mistakes: &[Mistake], colour: Colour) -> String {
         render_mistake(&mut text, mistake, colour);
         text.push('\n');
     }
-    let count = match mistakes.len() {
-        1 => "1 mistake".to_owned(),
-        count => format!("{count} mistakes"),
-    };
-    if !mistakes.is_empty() {
-        let _ = writeln!(text, "{}", paint(&count, BOLD, colour));
+    let counts =
+        [(Severity::Error, "mistake"), (Severity::Warning, "warning")].map(|(severity, word)| {
+            match mistakes.iter().filter(|mistake| mistake.severity == severity).count() {
+                0 => None,
+                1 => Some(format!("1 {word}")),
+                count => Some(format!("{count} {word}s")),
+            }
+        });
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    if !counts.is_empty() {
+        let _ = writeln!(text, "{}", paint(&counts.join(", "), BOLD, colour));
     }
     text
 }
 
 const RED: &str = "1;31";
+const YELLOW: &str = "1;33";
 const BLUE: &str = "1;34";
 const BOLD: &str = "1";
 
@@ -57,14 +72,18 @@ fn render_mistake(text: &mut String, mistake: &Mistake, colour: Colour) {
     let margin = " ".repeat(line_number.len());
     let bar = paint("|", BLUE, colour);
     let message = shorten(message);
-    let _ = writeln!(text, "{}{}", paint("error", RED, colour), paint(&format!(": {message}"), BOLD, colour));
+    let (word, striking) = match mistake.severity {
+        Severity::Error => ("error", RED),
+        Severity::Warning => ("warning", YELLOW),
+    };
+    let _ = writeln!(text, "{}{}", paint(word, striking, colour), paint(&format!(": {message}"), BOLD, colour));
     let _ = writeln!(text, "{margin}{} {file}:{line}:{column}", paint("-->", BLUE, colour));
     if !mistake.source.trim().is_empty() {
         let view = clip(mistake);
         let _ = writeln!(text, "{margin} {bar}");
         let _ = writeln!(text, "{} {bar} {}", paint(&line_number, BLUE, colour), view.line.trim_end());
         let underline = "^".repeat(view.length);
-        let _ = writeln!(text, "{margin} {bar} {}{}", " ".repeat(view.start), paint(&underline, RED, colour));
+        let _ = writeln!(text, "{margin} {bar} {}{}", " ".repeat(view.start), paint(&underline, striking, colour));
     }
     if let Some(advice) = &mistake.advice {
         let _ = writeln!(text, "{margin} {} {}", paint("= help:", BLUE, colour), shorten(advice));

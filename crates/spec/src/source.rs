@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Severity};
 use crate::origin::Position;
 
 /// A file of the user, already read.
@@ -30,6 +30,7 @@ impl Source {
                 let line = before.matches('\n').count() + 1;
                 let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
                 Err(Mistake {
+                    severity: Severity::Error,
                     file: name,
                     line: number(line),
                     column: number(column),
@@ -115,11 +116,12 @@ impl Sources {
         Span { file, line, column, end_line, end_column }
     }
 
-    pub(crate) fn mistake(&self, span: Span, message: &str, advice: Option<&str>) -> Mistake {
+    pub(crate) fn mistake(&self, severity: Severity, span: Span, message: &str, advice: Option<&str>) -> Mistake {
         let line = self.shown_line(span.file, span.line);
         let rest_of_line = number(line.chars().count()).saturating_sub(span.column.saturating_sub(1));
         let length = if span.end_line > span.line { rest_of_line } else { span.end_column.saturating_sub(span.column) };
         Mistake {
+            severity,
             file: self.name(span.file).to_owned(),
             line: span.line,
             column: span.column,

@@ -363,13 +363,25 @@ pub(crate) fn validate_line(text: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// `http://` or `https://`, a host, no user name, no fragment.
 /// Whether a text is an address with a password, which must not be shown even if it is refused.
 pub(crate) fn has_password(text: &str) -> bool {
     let authority = |rest: &str| rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'));
     text.split_once("://").is_some_and(|(_, rest)| authority(rest))
 }
 
+/// Whether others see what is said to a valid address. What stays on the machine is seen by nobody else.
+pub(crate) fn is_read_on_the_way(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = host.parse::<std::net::IpAddr>().map_or(host == "localhost", |address| address.is_loopback());
+    !is_loopback
+}
+
+/// `http://` or `https://`, a host, no user name, no fragment.
 pub(crate) fn validate_web_url(text: &str) -> Result<(), Invalid> {
     let bad = |why: &str| Err(Invalid::new(format!("\"{text}\" is not a web address: {why}")));
     let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {

@@ -30,6 +30,29 @@ fn every_bad_spec_gives_its_mistakes() {
     assert!(count >= 89, "cases got lost: {count}");
 }
 
+/// Each with what it says about the store or the webhook, and how it is warned of.
+#[test]
+fn what_can_be_used_all_the_same_is_warned_of() {
+    let mut now = String::new();
+    for (name, more) in [
+        ("a-store-without-credentials", "delivery: {store: {urls: [\"https://store.example.com\"]}}"),
+        ("a-webhook-without-credentials", "report: {webhook: \"http://hooks.example.com/nodes\"}"),
+    ] {
+        let text = example("minimal.yaml").replacen("\n  join:", &format!("\n  {more}\n  join:"), 1);
+        now.push_str(&format!("==== {name}\n{}", render_mistakes(&expect_complete(&text).warnings, Colour::Plain)));
+    }
+    compare_golden("golden/warnings.txt", &now);
+    for harmless in [
+        "delivery: {store: {urls: [\"http://127.0.0.1:8080/bundles\"]}}",
+        "report: {webhook: \"http://[::1]/nodes\", headers: {X-Key: a}}",
+        "report: {webhook: \"http://localhost:80/nodes\", headers: {X-Key: a}}",
+        "report: {webhook: \"https://hooks.example.com/nodes\", headers: {X-Key: a}}",
+    ] {
+        let text = example("minimal.yaml").replacen("\n  join:", &format!("\n  {harmless}\n  join:"), 1);
+        assert_eq!(expect_complete(&text).warnings, [], "{harmless}");
+    }
+}
+
 #[test]
 fn ten_mistakes_are_reported_at_once() {
     let ten = bad_specs("mistakes/documents.txt").into_iter().find(|case| case.name == "ten-at-once").unwrap();

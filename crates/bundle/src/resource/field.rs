@@ -18,7 +18,13 @@ const RESOURCES: [&str; 4] = ["files", "units", "hooks", "snap"];
 
 impl Family for Fields {
     fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {
-        let mut changes = leaf_changes(&fields(old), &fields(new));
+        let (mut before, mut after) = (fields(old), fields(new));
+        // What is not known on one side did not change.
+        if [old, new].iter().any(|bundle| credentials_are_spent(bundle)) {
+            before.remove(AUTHORITY);
+            after.remove(AUTHORITY);
+        }
+        let mut changes = leaf_changes(&before, &after);
         if old.webhook != new.webhook {
             let shown = |bundle: &Bundle| bundle.webhook.as_ref().map(|_| "secret, not shown".to_owned());
             changes.push(ValueChange { path: WEBHOOK.to_owned(), old: shown(old), new: shown(new) });
@@ -67,6 +73,10 @@ fn fields(bundle: &Bundle) -> Values {
         values.insert(AUTHORITY.to_owned(), Leaf::text(Digest::of(&authority).as_str()));
     }
     values
+}
+
+fn credentials_are_spent(bundle: &Bundle) -> bool {
+    bundle.file(&bundle.join.bootstrap_kubeconfig).is_some_and(|file| file.content.is_spent())
 }
 
 /// The kubelet copies it from the kubeconfig that it joins with to the one that it keeps.

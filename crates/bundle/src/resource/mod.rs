@@ -4,6 +4,7 @@
 //! applies and undoes. A new family is those two modules and a line in each of the two lists of families.
 
 mod consequence;
+pub mod damage;
 pub mod field;
 pub mod file;
 pub mod folder;
@@ -23,6 +24,7 @@ use crate::names::UnitName;
 
 pub use consequence::{Consequence, Reason};
 pub(crate) use consequence::{Subject, judge};
+pub(crate) use reason::static_pods_folder;
 
 /// One kind of thing that a node has.
 pub trait Family: Sync {

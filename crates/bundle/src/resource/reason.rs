@@ -62,6 +62,11 @@ impl<'a> Places<'a> {
     }
 }
 
+/// Where the kubelet looks for static pods, with a slash at the end.
+pub(crate) fn static_pods_folder(bundle: &Bundle) -> String {
+    Places::of(bundle).manifests_folder
+}
+
 /// From the gate, and from the kubelet's unit and its drop-ins.
 fn kubelet_flags(bundle: &Bundle) -> BTreeMap<String, String> {
     let mut flags = BTreeMap::new();

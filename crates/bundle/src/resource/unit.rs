@@ -39,9 +39,13 @@ impl UnitNature {
     pub fn of(text: &str) -> Self {
         let sections = unit_sections(text);
         let last_type = sections.iter().rev().find(|(section, key, _)| section == "Service" && key == "Type");
+        // Those that make a link for this unit: `Also=` alone makes one for others.
+        let links = ["WantedBy", "RequiredBy", "UpheldBy", "Alias"];
         Self {
             oneshot: last_type.is_some_and(|(_, _, value)| value == "oneshot"),
-            installable: text.lines().any(|line| line.trim() == "[Install]"),
+            installable: sections.iter().any(|(section, key, value)| {
+                section == "Install" && links.contains(&key.as_str()) && !value.is_empty()
+            }),
         }
     }
 }
@@ -229,6 +233,10 @@ mod tests {
         assert!(!nature("[Unit]\nType=oneshot\n[Service]\nExecStart=/x\n").oneshot);
         assert!(!nature("[Service]\n# Type=oneshot\n").oneshot);
         assert!(nature("[Install]\nWantedBy=a.target\n").installable);
+        assert!(nature("[Install]\nAlias = a.service\n").installable);
         assert!(!nature("[Service]\nExecStart=/bin/echo [Install]\n").installable);
+        // systemd calls the first static and the second indirect; neither is ever enabled.
+        assert!(!nature("[Install]\nWantedBy=\n").installable);
+        assert!(!nature("[Install]\nAlso=a.socket\n").installable);
     }
 }

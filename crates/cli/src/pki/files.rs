@@ -51,7 +51,8 @@ impl PkiFolder {
     pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         let disk = RootedDisk::open(Path::new("/")).or_fail(Code::NeedsPerson)?;
         let folder = std::path::absolute(folder).or_fail(Code::WrongInput)?;
-        disk.make_folder(&folder, FOLDER_MODE).or_fail(Code::NeedsPerson)?;
+        // Made if it is missing; from here on nobody else can exchange it.
+        RootedDisk::open_trusted(&folder, FOLDER_MODE).or_fail(Code::NeedsPerson)?;
         let lock = disk.try_lock(&folder.join(LOCK)).or_fail(Code::NeedsPerson)?;
         let busy = || anyhow::anyhow!("another nodestrap works on {:?}; wait for it", folder.display().to_string());
         let lock = lock.ok_or_else(busy).or_fail(Code::Busy)?;

@@ -44,3 +44,87 @@ fn apply_itself_mends_a_damaged_gate() {
     sandbox.run("apply", &[]).expect(0);
     assert_eq!(sandbox.tree(), whole);
 }
+
+const KUBELET_CONFIG: &str = "/etc/kubernetes/kubelet.yaml";
+const AUTHORITY: &str = "/etc/kubernetes/pki/ca.crt";
+const KUBELET_UNIT: &str = "/etc/systemd/system/kubelet.service";
+const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.kubeconfig";
+const CLIENT_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+const COMPLETE: &str = "/var/lib/nodestrap/complete.json";
+
+#[test]
+fn damage_to_a_file_that_the_kubelet_reads_shuts_the_gate_and_the_bootstrap_mends_it() {
+    let whole = Sandbox::applied();
+    let tree = whole.tree();
+    for path in [KUBELET_CONFIG, AUTHORITY, KUBELET_UNIT, BOOTSTRAP_KUBECONFIG] {
+        let wanted = std::fs::read(whole.path(path)).unwrap();
+        let mut torn = wanted.clone();
+        torn[wanted.len() / 2..].fill(0);
+        let damages = [
+            (None, "it is missing"),
+            (Some(Vec::new()), "it is empty"),
+            (Some(vec![0; wanted.len()]), "nothing but zero bytes"),
+            (Some(torn), "zero bytes in it"),
+            (Some(b"{[(".to_vec()), "cannot be read as"),
+        ];
+        for (damaged, words) in damages {
+            let sandbox = whole.copied_to(&std::env::temp_dir());
+            match damaged {
+                None => sandbox.remove(path),
+                Some(content) => sandbox.write(path, content),
+            }
+            sandbox.run("gate", &[]).expect(3).says(&[path, words, "is taken away"]);
+            assert!(!sandbox.exists(GATE), "{path}: {words}");
+            sandbox.run("apply", &[]).expect(0);
+            sandbox.run("gate", &[]).expect(0);
+            assert_eq!(sandbox.tree(), tree, "{path}: {words}");
+        }
+    }
+}
+
+#[test]
+fn an_edit_that_the_kubelet_can_read_is_named_and_stays() {
+    let sandbox = Sandbox::applied();
+    let edited = format!("# until the incident is over\n{}", text(sandbox.path(KUBELET_CONFIG)));
+    sandbox.write(KUBELET_CONFIG, &edited);
+    let before = sandbox.snapshot();
+    sandbox.run("gate", &[]).expect(0).says(&["warning:", KUBELET_CONFIG, "is not as nodestrap wrote it"]);
+    assert_eq!(sandbox.snapshot(), before);
+}
+
+#[test]
+fn what_the_kubelet_does_not_read_is_left_to_verify() {
+    let sandbox = Sandbox::applied();
+    sandbox.write("/etc/sysctl.d/90-nodestrap.conf", "");
+    // With a certificate of its own, it does not read what it joined with any more.
+    sandbox.write(CLIENT_CERTIFICATE, "-----BEGIN");
+    sandbox.remove(BOOTSTRAP_KUBECONFIG);
+    let ran = sandbox.run("gate", &[]).expect(0);
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn without_a_record_of_what_was_written_the_kubelet_starts_with_a_warning() {
+    let sandbox = Sandbox::applied();
+    let record = std::fs::read(sandbox.path(COMPLETE)).unwrap();
+    for damaged in [None, Some(Vec::new()), Some(vec![0; record.len()])] {
+        match damaged {
+            None => sandbox.remove(COMPLETE),
+            Some(content) => sandbox.write(COMPLETE, content),
+        }
+        sandbox.run("gate", &[]).expect(0).says(&["warning:", "are not compared"]);
+        assert!(sandbox.exists(GATE));
+    }
+}
+
+#[test]
+fn nothing_but_a_gate_is_ever_taken_away() {
+    let sandbox = Sandbox::applied();
+    let before = sandbox.snapshot();
+    for path in
+        ["/etc/kubernetes/kubelet.yaml", "/etc/hostname", "/etc/kubernetes/../kubernetes/kubelet.env", "kubelet.env"]
+    {
+        sandbox.run("gate", &["--path", path]).expect(2).says(&[path, "is not the gate of any layout", GATE]);
+    }
+    assert_eq!(sandbox.snapshot(), before);
+}

@@ -8,6 +8,7 @@ mod apply;
 mod busy;
 mod gate;
 mod needs_a_person;
+mod ownership;
 mod plan;
 mod platform;
 mod reset;
@@ -26,7 +27,7 @@ use support::{
 };
 
 /// Every file that an apply of the example brings, with its mode.
-const BROUGHT: [(&str, u32); 13] = [
+const BROUGHT: [(&str, u32); 16] = [
     ("/etc/containerd/config.toml", 0o644),
     ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", 0o600),
     (GATE, 0o644),
@@ -36,9 +37,12 @@ const BROUGHT: [(&str, u32); 13] = [
     ("/etc/nodestrap/network.json", 0o644),
     ("/etc/sysctl.d/90-nodestrap.conf", 0o644),
     ("/etc/systemd/system/kubelet.service", 0o644),
+    ("/etc/systemd/system/nodestrap-gate.service", 0o644),
     ("/etc/systemd/system/nodestrap-kernel.service", 0o644),
     ("/etc/systemd/system/nodestrap-network.service", 0o644),
+    ("/etc/systemd/system/nodestrap-spend-credentials.service", 0o644),
     ("/var/lib/nodestrap/before/record.json", 0o600),
+    ("/var/lib/nodestrap/complete.json", 0o600),
     (JOURNAL, 0o600),
 ];
 

@@ -40,12 +40,12 @@ fn a_reset_leaves_the_machine_as_it_was() {
 #[test]
 fn what_somebody_changed_needs_a_word() {
     let sandbox = Sandbox::applied();
-    sandbox.write("/etc/kubernetes/kubelet.yaml", "mine");
+    sandbox.write("/etc/kubernetes/kubelet.yaml", "maxPods: 7\n");
     sandbox.run("reset", &["--yes"]).expect(4).says(&["check-changes", "/etc/kubernetes/kubelet.yaml", "--force"]);
     sandbox.run("gate", &[]).expect(0);
     let ran = sandbox.run("reset", &["--yes", "--force"]).expect(0);
     assert!(ran.out.contains("/var/lib/nodestrap-saved/etc/kubernetes/kubelet.yaml"), "{}", ran.out);
-    assert_eq!(text(sandbox.path("/var/lib/nodestrap-saved/etc/kubernetes/kubelet.yaml")), "mine");
+    assert_eq!(text(sandbox.path("/var/lib/nodestrap-saved/etc/kubernetes/kubelet.yaml")), "maxPods: 7\n");
     assert!(!sandbox.exists("/etc/kubernetes/kubelet.yaml"));
 }
 

@@ -73,7 +73,11 @@ fn while_the_kubelet_joins_and_after() {
     let json = at(&sandbox, 0, "joining", "is asking https://10.0.0.10:6443");
     assert_eq!((&json["gate"], &json["lastRun"]["outcome"]), (&Value::from("open"), &Value::from("done")));
     let bundle: Value = serde_json::from_str(bundle()).unwrap();
-    sandbox.write(bundle["bundle"]["join"]["clientCertificate"].as_str().unwrap(), "a certificate");
+    let place = |name: &str| bundle["bundle"]["join"][name].as_str().unwrap();
+    sandbox.write(place("clientCertificate"), "a certificate");
+    // Whose it is, the kubeconfig says.
+    at(&sandbox, 0, "joining", "is asking https://10.0.0.10:6443");
+    sandbox.write(place("kubeconfig"), text(sandbox.path(place("bootstrapKubeconfig"))));
     at(&sandbox, 0, "joined", "has joined https://10.0.0.10:6443");
 }
 

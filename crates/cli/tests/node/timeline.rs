@@ -13,6 +13,7 @@ fn shows_every_step_of_every_run() {
     sandbox.remove("/usr/bin/kubelet");
     sandbox.run("apply", &[]).expect(4);
     sandbox.write("/usr/bin/kubelet", "");
+    sandbox.chmod("/usr/bin/kubelet", 0o755);
     sandbox.run("apply", &[]).expect(0);
     let before = sandbox.snapshot();
     let drawn = sandbox.run("timeline", &[]).expect(0).out;

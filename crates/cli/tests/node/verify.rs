@@ -23,7 +23,7 @@ fn a_node_as_it_was_made_has_not_drifted() {
     let sandbox = Sandbox::applied();
     assert_eq!(drift(&sandbox, 0), [""; 0]);
     let shown = sandbox.run("verify", &[]).expect(0).out;
-    assert!(shown.starts_with("✓ nothing drifted: 10 files, 4 units and the gate"), "{shown}");
+    assert!(shown.starts_with("✓ nothing drifted: 12 files, 6 units and the gate"), "{shown}");
 }
 
 #[test]

@@ -108,7 +108,7 @@ pub(crate) fn nodestrap_as_nobody<S: AsRef<OsStr>>(arguments: impl IntoIterator<
 }
 
 /// A temporary folder that everybody may enter.
-fn open_folder() -> TempDir {
+pub(crate) fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     folder

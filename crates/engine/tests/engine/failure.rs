@@ -5,10 +5,13 @@ use std::{
 };
 
 use engine::{
-    Clock, ErrorClass, EventKind, Journal, LogStore, RetryPolicy, Run, RunOutcome, StepError, StepOutcome, Workers,
+    Clock, ErrorClass, EventKind, Journal, LogStore, Patience, Report, RetryPolicy, Run, RunOutcome, StepError,
+    StepOutcome, Timestamp, Workers,
 };
 
-use crate::support::{FakeClock, FakeExecutor, FakeStore, SEQUENTIAL, lock, plan, run_heard_by, run_on, step};
+use crate::support::{
+    FakeClock, FakeExecutor, FakeStore, SEQUENTIAL, lock, plan, run_heard_by, run_on, run_with_patience, step,
+};
 
 #[test]
 fn only_transient_errors_are_tried_again() {
@@ -101,6 +104,7 @@ fn rests_stay_within_the_jitter_and_the_deadline_for_any_random_numbers() {
             sink: &|event| heard.borrow_mut().push(event.clone()),
             workers: SEQUENTIAL,
             boot_id: "b",
+            patience: Patience::ENDLESS,
         }
         .run();
         assert!(clock.monotonic() < Duration::from_secs(77 + 30));
@@ -224,6 +228,151 @@ fn a_step_that_hangs_past_its_deadline_is_named_while_it_hangs() {
     };
     let report = run_heard_by(&sink, FakeStore::default(), &plan, &executor, &clock, Workers::Threads(1));
     assert_eq!((report.outcome, *lock(&named)), (RunOutcome::Done, true));
+}
+
+/// Time passes by itself.
+struct RealClock(std::time::Instant);
+
+impl RealClock {
+    #[allow(clippy::disallowed_methods, reason = "what really hangs takes real time")]
+    fn new() -> Self {
+        Self(std::time::Instant::now())
+    }
+}
+
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_735_787_045_000).after(self.0.elapsed())
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+    fn sleep(&self, _: Duration) {}
+}
+
+/// Something that holds whoever asks it until it is let go.
+struct Hold {
+    release: std::sync::mpsc::Sender<()>,
+    released: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Hold {
+    fn new() -> Self {
+        let (release, released) = std::sync::mpsc::channel();
+        Self { release, released: Mutex::new(released) }
+    }
+    fn wait(&self) {
+        lock(&self.released).recv().unwrap();
+    }
+    fn let_go(&self) {
+        self.release.send(()).unwrap();
+    }
+}
+
+const GRACE: Duration = Duration::from_millis(20);
+
+/// What is told of a run in which something hangs, which it then lets go; and what the run itself says in the end.
+fn give_up(holds: &[&Hold], store: impl LogStore, executor: &FakeExecutor<'_>) -> (Vec<Report>, Report) {
+    let given_up = Mutex::new(Vec::new());
+    let give_up = |report: &Report| {
+        lock(&given_up).push(report.clone());
+        holds.iter().for_each(|hold| hold.let_go());
+    };
+    let mut plan = plan(vec![step("good", &[]), step("hangs", &["good"]), step("after", &["hangs"])]);
+    plan.steps[1].deadline = Duration::from_millis(5);
+    let clock = RealClock::new();
+    let patience = Patience { grace: GRACE, give_up: &give_up };
+    let report = run_with_patience(patience, &|_| {}, store, &plan, executor, &clock, Workers::Threads(2));
+    (given_up.into_inner().unwrap(), report)
+}
+
+fn failed_step(report: &Report) -> (String, String) {
+    match &report.outcome {
+        RunOutcome::Failed { step, message, class: ErrorClass::Transient, .. } => (step.0.clone(), message.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+const GIVEN_UP: &str = "`hangs` has not come back, long after its deadline of 5 ms: given up on";
+
+#[test]
+fn a_step_that_never_comes_back_ends_the_run_with_its_name_and_its_deadline() {
+    let (hold, store) = (Hold::new(), FakeStore::default());
+    let executor = FakeExecutor::scripted(|step, _| {
+        if step.id.as_str() == "hangs" {
+            hold.wait();
+        }
+        Ok(())
+    });
+    let (told, ended) = give_up(&[&hold], store.clone(), &executor);
+    let [told] = told.as_slice() else { panic!("told once: {told:?}") };
+    assert_eq!(failed_step(told), ("hangs".to_owned(), GIVEN_UP.to_owned()));
+    assert_eq!(told.outcome, ended.outcome);
+    assert_eq!(executor.applied(), ["good", "hangs"], "nothing new starts");
+    let text = store.text();
+    assert!(text.ends_with("\n") && text.matches("runFinished").count() == 1, "{text}");
+    assert!(!text.contains(r#""stepFinished","id":"hangs""#), "what comes back later is not recorded: {text}");
+    let plan = plan(vec![step("good", &[]), step("hangs", &["good"]), step("after", &["hangs"])]);
+    let (again, _) = run_on(store, &plan, &FakeExecutor::new(), &FakeClock::default(), SEQUENTIAL);
+    assert_eq!(again.outcome, RunOutcome::Done, "the next run does what is left");
+}
+
+#[test]
+fn a_look_at_the_machine_that_never_comes_back_is_named_too() {
+    let hold = Hold::new();
+    let mut executor = FakeExecutor::new();
+    // On the thread that keeps the course, because nothing else is under way.
+    executor.on_check = Box::new(|step, _| {
+        if step.id.as_str() == "hangs" {
+            hold.wait();
+        }
+        Ok(())
+    });
+    let (told, _) = give_up(&[&hold], FakeStore::default(), &executor);
+    // Whoever is told ends the process. Here it goes on, and the step that comes back may be late a second time.
+    assert_eq!(failed_step(&told[0]), ("hangs".to_owned(), GIVEN_UP.to_owned()));
+}
+
+/// A disk under the journal that hangs once the step has.
+struct HangingStore<'a> {
+    inner: FakeStore,
+    hold: &'a Hold,
+}
+
+impl LogStore for HangingStore<'_> {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        self.inner.load()
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if String::from_utf8_lossy(bytes).contains("stepFailed") {
+            self.hold.wait();
+        }
+        self.inner.append(bytes)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.inner.sync()
+    }
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.inner.truncate(len)
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.replace(bytes)
+    }
+}
+
+#[test]
+fn a_step_that_hangs_on_the_disk_of_the_journal_is_named_all_the_same() {
+    let (hold, journal) = (Hold::new(), Hold::new());
+    let store = HangingStore { inner: FakeStore::default(), hold: &journal };
+    let executor = FakeExecutor::scripted(|step, _| {
+        if step.id.as_str() == "hangs" {
+            hold.wait();
+        }
+        Ok(())
+    });
+    let (told, _) = give_up(&[&hold, &journal], store, &executor);
+    assert_eq!(failed_step(&told[0]), ("hangs".to_owned(), GIVEN_UP.to_owned()));
+    assert_eq!(told.len(), 2, "once by whoever looks after the journal, and once when the journal came back");
 }
 
 #[test]

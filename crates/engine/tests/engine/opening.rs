@@ -1,7 +1,8 @@
 use std::cell::RefCell;
 
 use engine::{
-    Event, EventKind, FactNote, Journal, Opening, PlannedRun, Report, RetryPolicy, RunOutcome, StepError, Timeline,
+    Event, EventKind, FactNote, Journal, Opening, Patience, PlannedRun, Report, RetryPolicy, RunOutcome, StepError,
+    Timeline,
 };
 
 use crate::support::{FakeClock, FakeExecutor, FakeStore, SEQUENTIAL, plan, step};
@@ -62,6 +63,7 @@ fn phases_and_facts_are_part_of_the_run_that_follows() {
         jitter,
         retry,
         workers,
+        patience: Patience::ENDLESS,
     });
     assert_eq!((report.run, report.outcome.clone()), (1, RunOutcome::Done));
     assert_eq!((report.facts.clone(), report.phases.len()), (vec![fact()], 1));
@@ -97,6 +99,7 @@ fn a_run_that_finds_nothing_to_do_leaves_no_trace_unless_it_asked_somebody() {
             jitter,
             retry,
             workers,
+            patience: Patience::ENDLESS,
         });
         let events = Journal::open(store).unwrap().0.events().to_vec();
         assert_eq!(events.len(), kept, "{events:?}");

@@ -1,8 +1,8 @@
 //! A step that needs a reboot: asked for, proved by another boot, counted, never for ever.
 
 use engine::{
-    Condition, EventKind, Executor, History, Journal, Plan, Report, RetryPolicy, Run, RunOutcome, Step, StepContext,
-    StepError, StepOutcome, Style, Timeline, Workers,
+    Condition, EventKind, Executor, History, Journal, Patience, Plan, Report, RetryPolicy, Run, RunOutcome, Step,
+    StepContext, StepError, StepOutcome, Style, Timeline, Workers,
 };
 
 use crate::support::{FakeClock, FakeStore, plan, step};
@@ -48,6 +48,7 @@ fn run_in(store: &FakeStore, boot_id: &str, executor: &Asks, workers: Workers) -
         sink: &|_| {},
         workers,
         boot_id,
+        patience: Patience::ENDLESS,
     };
     run.run()
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use engine::{
-    Clock, Condition, Event, Executor, History, Journal, LogStore, Plan, Report, RetryPolicy, Run, Step, StepContext,
-    StepError, Timestamp, Workers,
+    Clock, Condition, Event, Executor, History, Journal, LogStore, Patience, Plan, Report, RetryPolicy, Run, Step,
+    StepContext, StepError, Timestamp, Workers,
 };
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -163,6 +163,18 @@ pub(crate) fn run_heard_by(
     clock: &dyn Clock,
     workers: Workers,
 ) -> Report {
+    run_with_patience(Patience::ENDLESS, sink, store, plan, executor, clock, workers)
+}
+
+pub(crate) fn run_with_patience(
+    patience: Patience<'_>,
+    sink: &dyn Fn(&Event),
+    store: impl LogStore,
+    plan: &Plan<Action>,
+    executor: &dyn Executor<Action>,
+    clock: &dyn Clock,
+    workers: Workers,
+) -> Report {
     let (mut journal, _) = Journal::open(store).unwrap();
     Run {
         plan,
@@ -175,6 +187,7 @@ pub(crate) fn run_heard_by(
         sink,
         workers,
         boot_id: "boot-1",
+        patience,
     }
     .run()
 }

@@ -6,24 +6,40 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Uid};
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Uid,
+};
 use rustix::io::Errno;
 
+use super::held::HeldFileSystems;
 use super::path::{relative, split};
-use super::{Disk, DiskError, Kind, LockGuard, Look, Stat};
+use super::{Disk, DiskError, Extent, Kind, LockGuard, Look, Stat};
+use crate::mounts::{self, MOUNTS, MOUNTS_LIMIT};
 
 /// Opened folders and files never leak into a child process.
 const BASE: OFlags = OFlags::CLOEXEC;
 /// The kernel answers `EAGAIN` when a rename elsewhere raced with `..`; it asks to try again.
 const RESOLVE_ATTEMPTS: u32 = 64;
+/// For whoever must not wait for the other end of a named pipe, nor make a terminal theirs.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 pub struct RootedDisk {
     root: OwnedFd,
     resolver: Resolver,
+    reach: Reach,
+    held: HeldFileSystems,
+}
+
+/// What "everything" means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Machine,
+    Folder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +67,8 @@ impl RootedDisk {
         let flags = OFlags::PATH | OFlags::DIRECTORY | BASE;
         let probe = retry(|| rustix::fs::openat2(&fd, ".", flags, Mode::empty(), ResolveFlags::IN_ROOT));
         let resolver = decide_resolver(probe.err(), root).map_err(failed)?;
-        Ok(Self { root: fd, resolver })
+        let reach = if root == Path::new("/") { Reach::Machine } else { Reach::Folder };
+        Ok(Self { root: fd, resolver, reach, held: HeldFileSystems::default() })
     }
 
     /// Opens a path, links followed inside the root.
@@ -67,6 +84,12 @@ impl RootedDisk {
             }
         }
         Err(Errno::AGAIN.into())
+    }
+
+    /// What is at a path, links followed inside the root, held fast for a call that takes only paths: as
+    /// `/proc/self/fd/N` it is this very thing, wherever its name leads by then.
+    pub(crate) fn pin(&self, path: &Path) -> io::Result<OwnedFd> {
+        self.resolve(path, OFlags::PATH)
     }
 
     fn folder(&self, path: &Path) -> io::Result<OwnedFd> {
@@ -87,12 +110,72 @@ impl RootedDisk {
         run().map_err(|source| DiskError::new(operation, path, source))
     }
 
+    /// The same, for a verb that changes something there.
+    fn change_at<T>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        act: impl FnOnce(&OwnedFd, &OsStr) -> io::Result<T>,
+    ) -> Result<T, DiskError> {
+        self.at(operation, path, |folder, name| {
+            self.held.hold(folder)?;
+            act(folder, name)
+        })
+    }
+
+    fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        let fd = self.resolve(folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        match retry(|| rustix::fs::fsync(&fd)) {
+            // A read-only file system (squashfs, erofs) has no fsync, and nothing that could be lost.
+            Err(Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn sync_file_system_of(&self, path: &Path) -> io::Result<()> {
+        let opened = self.resolve(path, READ)?;
+        if let Some(held) = self.held.find(&opened)? {
+            return Ok(retry(|| rustix::fs::syncfs(&held))?);
+        }
+        retry(|| rustix::fs::syncfs(&opened))?;
+        // A file of an overlay may have another number than its folder, by which the overlay is held.
+        let Some(parent) = path.parent() else { return Ok(()) };
+        match self.held.find(&self.folder(parent)?)? {
+            Some(held) => Ok(retry(|| rustix::fs::syncfs(&held))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Mount points that somebody took away or that lie under others cannot be opened, and nothing new is written there.
+    fn sync_everything_here(&self) -> Result<(), DiskError> {
+        let mounts = match self.reach {
+            Reach::Machine => self.read(Path::new(MOUNTS), MOUNTS_LIMIT)?.map(|text| mounts::writable(&text)),
+            Reach::Folder => None,
+        };
+        let Some(mounts) = mounts else { return self.sync_all_held() };
+        for at in mounts {
+            match self.sync_file_system_of(&at) {
+                Err(error) if is_absent(&error) => {}
+                synced => synced.map_err(|source| DiskError::new("sync the file system of", &at, source))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_all_held(&self) -> Result<(), DiskError> {
+        let root = Path::new("/");
+        let failed = |source: io::Error| DiskError::new("sync the file systems below", root, source);
+        self.sync_file_system_of(root).map_err(failed)?;
+        let sync = |held: &Arc<OwnedFd>| retry(|| rustix::fs::syncfs(held));
+        self.held.all().iter().try_for_each(sync).map_err(|error| failed(error.into()))
+    }
+
     fn open_at(&self, folder: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
         Ok(retry(|| rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW | BASE, Mode::empty()))?)
     }
 
     fn make_one_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
-        self.at("make folder", path, |folder, name| {
+        self.change_at("make folder", path, |folder, name| {
             match rustix::fs::mkdirat(folder, name, bits(mode)) {
                 Err(Errno::EXIST) => return Ok(()),
                 other => other?,
@@ -218,8 +301,7 @@ impl Disk for RootedDisk {
     fn read(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
         let read = || {
             split(path)?;
-            // Without NONBLOCK a named pipe in the way would hold us for ever.
-            let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            let fd = self.resolve(path, READ)?;
             let stat = rustix::fs::fstat(&fd)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => read_limited(fd, u64::try_from(stat.st_size).unwrap_or(0), limit),
@@ -232,7 +314,7 @@ impl Disk for RootedDisk {
 
     fn read_end(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
         let read = self.at("read the end of", path, |folder, name| {
-            let fd = self.open_at(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            let fd = self.open_at(folder, name, READ)?;
             let size = file_size(&fd)?;
             let start = size.saturating_sub(limit);
             rustix::fs::seek(&fd, SeekFrom::Start(start))?;
@@ -248,8 +330,7 @@ impl Disk for RootedDisk {
     }
 
     fn look(&self, path: &Path, limit: u64) -> Result<Option<Look>, DiskError> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-        let opened = split(path).and_then(|_| self.resolve(path, flags));
+        let opened = split(path).and_then(|_| self.resolve(path, READ | OFlags::NOFOLLOW));
         let found = opened.and_then(|fd| rustix::fs::fstat(&fd).map(|stat| (fd, stat)).map_err(io::Error::from));
         let (fd, stat) = match found {
             Ok((fd, stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => (fd, stat),
@@ -273,7 +354,7 @@ impl Disk for RootedDisk {
     }
 
     fn create(&self, path: &Path, mode: u32, bytes: &[u8]) -> Result<(), DiskError> {
-        self.at("create", path, |folder, name| {
+        self.change_at("create", path, |folder, name| {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | BASE;
             let fd = retry(|| rustix::fs::openat(folder, name, flags, bits(mode)))?;
             // The mode comes last: a write takes set-user-id bits away again.
@@ -287,7 +368,7 @@ impl Disk for RootedDisk {
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-        self.at("append to", path, |folder, name| {
+        self.change_at("append to", path, |folder, name| {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | BASE;
             let fd = retry(|| rustix::fs::openat(folder, name, flags, bits(0o600)))?;
             write_all(&fd, bytes)
@@ -295,14 +376,14 @@ impl Disk for RootedDisk {
     }
 
     fn truncate(&self, path: &Path, length: u64) -> Result<(), DiskError> {
-        self.at("truncate", path, |folder, name| {
+        self.change_at("truncate", path, |folder, name| {
             let fd = self.open_at(folder, name, OFlags::WRONLY)?;
             Ok(retry(|| rustix::fs::ftruncate(&fd, length))?)
         })
     }
 
     fn empty_start(&self, path: &Path, kept: u64) -> Result<(), DiskError> {
-        self.at("empty the start of", path, |folder, name| {
+        self.change_at("empty the start of", path, |folder, name| {
             let fd = self.open_at(folder, name, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
             let emptied = file_size(&fd)?.saturating_sub(kept);
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -330,11 +411,11 @@ impl Disk for RootedDisk {
     }
 
     fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError> {
-        self.at("make link", path, |folder, name| Ok(rustix::fs::symlinkat(target, folder, name)?))
+        self.change_at("make link", path, |folder, name| Ok(rustix::fs::symlinkat(target, folder, name)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
-        self.at("rename to", to, |to_folder, to_name| {
+        self.change_at("rename to", to, |to_folder, to_name| {
             let parts = split(from)?;
             if Some(parts.parent) == to.parent() {
                 return Ok(rustix::fs::renameat(to_folder, parts.name, to_folder, to_name)?);
@@ -346,7 +427,7 @@ impl Disk for RootedDisk {
 
     fn remove(&self, path: &Path) -> Result<bool, DiskError> {
         let removed =
-            self.at("remove", path, |folder, name| match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+            self.change_at("remove", path, |folder, name| match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
                 Err(Errno::ISDIR) => Ok(rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?),
                 other => Ok(other?),
             });
@@ -355,7 +436,7 @@ impl Disk for RootedDisk {
 
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError> {
         let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        self.at("set owner of", path, |folder, name| {
+        self.change_at("set owner of", path, |folder, name| {
             let before = stat_at(folder, name)?;
             if (before.uid, before.gid) == (uid, gid) {
                 return Ok(());
@@ -369,32 +450,30 @@ impl Disk for RootedDisk {
         })
     }
 
-    fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
-        self.at("sync", path, |folder, name| {
-            let fd = self.open_at(folder, name, OFlags::RDONLY)?;
-            // fdatasync may leave out the mode and the owner.
-            Ok(retry(|| rustix::fs::fsync(&fd))?)
-        })
+    fn read_medium(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        let read = self.at("read from the disk", path, |folder, name| {
+            let fd = self.open_at(folder, name, READ)?;
+            let size = file_size(&fd)?;
+            // Only what was written back goes from the cache. Where there is none (tmpfs), nothing goes.
+            retry(|| rustix::fs::fadvise(&fd, 0, None, Advice::DontNeed))?;
+            read_limited(fd, size, limit)
+        });
+        absent_as_none(read)
     }
 
-    fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
-        let sync = || -> io::Result<()> {
-            let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-            match retry(|| rustix::fs::fsync(&fd)) {
-                // A read-only file system (squashfs, erofs) has no fsync, and nothing that could be lost.
-                Err(Errno::INVAL) => Ok(()),
-                other => Ok(other?),
+    fn sync(&self, extent: Extent<'_>) -> Result<(), DiskError> {
+        match extent {
+            Extent::File(path) => self.at("sync", path, |folder, name| {
+                let fd = self.open_at(folder, name, OFlags::RDONLY)?;
+                // fdatasync may leave out the mode and the owner.
+                Ok(retry(|| rustix::fs::fsync(&fd))?)
+            }),
+            Extent::Folder(path) => self.sync_names(path).map_err(|source| DiskError::new("sync folder", path, source)),
+            Extent::FileSystem(path) => {
+                self.sync_file_system_of(path).map_err(|source| DiskError::new("sync the file system of", path, source))
             }
-        };
-        sync().map_err(|source| DiskError::new("sync folder", path, source))
-    }
-
-    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
-        let sync = || -> io::Result<()> {
-            let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-            Ok(retry(|| rustix::fs::syncfs(fd.as_fd()))?)
-        };
-        sync().map_err(|source| DiskError::new("sync the file system of", path, source))
+            Extent::Everything => self.sync_everything_here(),
+        }
     }
 
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {
@@ -468,7 +547,7 @@ mod tests {
     #[test]
     fn plain_paths_do_the_same_work() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = RootedDisk { root: RootedDisk::open(Path::new("/")).unwrap().root, resolver: Resolver::PlainPaths };
+        let disk = RootedDisk { resolver: Resolver::PlainPaths, ..RootedDisk::open(Path::new("/")).unwrap() };
         let file = folder.path().join("a/b/c");
         disk.make_folder(file.parent().unwrap(), 0o750).unwrap();
         disk.create(&file, 0o640, b"x").unwrap();

@@ -63,6 +63,7 @@ struct State {
     done: u64,
     crash: Option<(u64, Moment)>,
     fault: Option<(u64, Fault, Repeat)>,
+    loss: Option<u64>,
     crashed: bool,
     log: Vec<Line>,
 }
@@ -101,9 +102,19 @@ impl CrashPoint {
         self.with(|state| state.fault = Some((n, fault, repeat)));
     }
 
+    /// Right after the `n`-th operation, all that is not written back yet is lost, and somebody else is told.
+    pub fn lose_writeback_at(&self, n: u64) {
+        self.with(|state| state.loss = Some(n));
+    }
+
+    /// Whether that moment has come; only once.
+    pub(crate) fn loses_writeback_now(&self) -> bool {
+        self.with(|state| state.loss.take_if(|at| *at <= state.done).is_some())
+    }
+
     /// Takes a failure back: the disk has room again.
     pub fn heal(&self) {
-        self.with(|state| state.fault = None);
+        self.with(|state| (state.fault, state.loss) = (None, None));
     }
 
     /// How many operations were asked for so far.

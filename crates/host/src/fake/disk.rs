@@ -11,7 +11,9 @@ use sha2::{Digest, Sha256};
 
 use super::crash::{Crash, CrashPoint, Moment, Verdict, crashed};
 use super::tree::{Ino, Lasting, Node, Tree};
-use crate::disk::{Disk, DiskError, Kind, LockGuard, Stat};
+use crate::disk::{Disk, DiskError, Extent, Kind, LockGuard, Stat};
+
+const EIO: i32 = 5;
 
 /// A clone is another handle of the same disk.
 #[derive(Clone)]
@@ -60,6 +62,13 @@ impl FakeDisk {
     /// Where to say when this machine dies or fails, and how many operations it did.
     pub fn crash_point(&self) -> &Arc<CrashPoint> {
         &self.crash
+    }
+
+    /// The medium refuses writes for a moment, in which some other program syncs and is told: all that was not synced yet
+    /// is lost, can still be read, and no sync of ours will ever say so.
+    pub fn lose_writeback(&self) {
+        // Everything is there to be lost.
+        let _ = self.tree().lose_writeback(Extent::Everything);
     }
 
     pub fn operations(&self) -> u64 {
@@ -172,7 +181,11 @@ impl FakeDisk {
             Verdict::Do => change(&mut self.tree(), Moment::After),
             Verdict::DoThenDie(moment) => change(&mut self.tree(), moment).and(Err(crashed())),
         };
-        run().map_err(|source| DiskError::new(operation, path, source))
+        let done = run();
+        if self.crash.loses_writeback_now() {
+            self.lose_writeback();
+        }
+        done.map_err(|source| DiskError::new(operation, path, source))
     }
 }
 
@@ -285,19 +298,28 @@ impl Disk for FakeDisk {
         self.change("set owner of", path, what, |tree, _| tree.set_owner(path, (uid, gid)))
     }
 
-    fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
-        let what = format!("sync-file {}", text(path));
-        self.change("sync", path, what, |tree, _| tree.sync_file(path))
+    fn read_medium(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        let dropped = self.crash.read().and_then(|()| match self.tree().drop_cache(path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+            dropped => dropped,
+        });
+        dropped.map_err(|source| DiskError::new("read from the disk", path, source))?;
+        self.read(path, limit)
     }
 
-    fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
-        let what = format!("sync-folder {}", text(path));
-        self.change("sync folder", path, what, |tree, _| tree.sync_folder(path))
-    }
-
-    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
-        let what = format!("sync-file-system {}", text(path));
-        self.change("sync the file system of", path, what, |tree, _| tree.sync_file_system(path))
+    fn sync(&self, extent: Extent<'_>) -> Result<(), DiskError> {
+        let (operation, path, what) = match extent {
+            Extent::File(path) => ("sync", path, format!("sync-file {}", text(path))),
+            Extent::Folder(path) => ("sync folder", path, format!("sync-folder {}", text(path))),
+            Extent::FileSystem(path) => ("sync the file system of", path, format!("sync-file-system {}", text(path))),
+            Extent::Everything => ("sync everything below", Path::new("/"), "sync-everything".to_owned()),
+        };
+        let synced = self.change(operation, path, what, |tree, _| tree.sync(extent));
+        if synced.as_ref().is_err_and(|error| error.source.raw_os_error() == Some(EIO)) {
+            // As in Linux: it is told once, and what was not written is never written.
+            let _ = self.tree().lose_writeback(extent);
+        }
+        synced
     }
 
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {

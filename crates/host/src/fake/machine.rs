@@ -1,11 +1,11 @@
 //! A machine whose facts are what the test says.
 
-use crate::machine::{BootId, Machine, MachineError, MachineId, OsRelease, parse_os_release};
+use crate::machine::{BootId, Machine, MachineError, MachineIdentity, OsRelease, parse_os_release};
 
 /// Fields are free to change; the boot id counts boots.
 pub struct FakeMachine {
     pub boots: u64,
-    pub machine_id: MachineId,
+    pub identity: MachineIdentity,
     pub hostname: Option<String>,
     pub os_release: OsRelease,
     pub cpus: Option<u32>,
@@ -16,7 +16,10 @@ impl Default for FakeMachine {
     fn default() -> Self {
         Self {
             boots: 1,
-            machine_id: MachineId::Known("0123456789abcdef0123456789abcdef".to_owned()),
+            identity: MachineIdentity {
+                product_uuid: None,
+                machine_id: Some("0123456789abcdef0123456789abcdef".to_owned()),
+            },
             hostname: Some("node-1".to_owned()),
             os_release: parse_os_release("ID=debian\nVERSION_ID=12\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
             cpus: Some(2),
@@ -30,8 +33,8 @@ impl Machine for FakeMachine {
         Ok(BootId(format!("00000000-0000-4000-8000-{:012}", self.boots)))
     }
 
-    fn machine_id(&self) -> Result<MachineId, MachineError> {
-        Ok(self.machine_id.clone())
+    fn identity(&self) -> Result<MachineIdentity, MachineError> {
+        Ok(self.identity.clone())
     }
 
     fn hostname(&self) -> Result<String, MachineError> {

@@ -99,7 +99,7 @@ impl FakeSnaps {
 }
 
 fn unreachable(source: io::Error) -> SnapError {
-    SnapError::Unreachable { socket: SOCKET.to_owned(), source: source.into() }
+    SnapError::Unreachable { socket: SOCKET, source: source.into() }
 }
 
 fn unit_of(snap: &str, app: &str) -> UnitName {

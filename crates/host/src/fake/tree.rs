@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::crash::Moment;
+use crate::disk::Extent;
 
 pub(super) type Ino = usize;
 
@@ -40,8 +41,11 @@ pub(super) enum Node {
 pub(super) struct FileState {
     /// Shared between a disk and what is left of it after a crash: most files are never touched again.
     pub(super) now: Arc<Vec<u8>>,
-    /// Contents since the last sync, oldest first; empty: `now` is durable.
+    /// Contents since the last sync, oldest first; empty: `now` is durable, unless it was lost.
     past: Vec<Past>,
+    /// What is on the medium instead of `now`, although nobody has anything to write back: the kernel shows the one and keeps
+    /// the other.
+    lost: Option<Arc<Vec<u8>>>,
 }
 
 /// A journal grows a hundred times between two syncs: what it was is kept as a length, not as a copy.
@@ -53,11 +57,45 @@ enum Past {
 
 impl FileState {
     pub(super) fn is_durable(&self) -> bool {
-        self.past.is_empty()
+        self.past.is_empty() && self.lost.is_none()
     }
 
+    /// What a power loss could leave besides `now`.
     pub(super) fn past(&self) -> impl Iterator<Item = &[u8]> {
-        self.past.iter().map(|past| self.resolve(past))
+        let lost = self.lost.iter().map(|lost| lost.as_slice());
+        lost.chain(self.past.iter().map(|past| self.resolve(past)))
+    }
+
+    /// The medium refuses what is written back; its size arrives. Somebody else is told, and nobody tries again.
+    fn lose(&mut self) {
+        if !self.past.is_empty() {
+            let whole = self.past.iter().map(|past| common_prefix(self.resolve(past), &self.now)).min().unwrap_or(0);
+            let mut medium = self.now.to_vec();
+            medium[whole..].fill(0);
+            self.past.clear();
+            self.lost = Some(Arc::new(medium));
+        }
+    }
+
+    /// Everything that was not lost is on the medium.
+    fn settle(&mut self) {
+        self.past.clear();
+        self.lost = self.lost.take().map(|lost| Arc::new(self.with_what_came_later(&lost)));
+    }
+
+    /// The lost bytes stay lost; what was appended since arrives.
+    fn with_what_came_later(&self, lost: &[u8]) -> Vec<u8> {
+        let kept = lost.len().min(self.now.len());
+        [&lost[..kept], &self.now[kept..]].concat()
+    }
+
+    /// The kernel forgets what it need not write back any more.
+    fn drop_cache(&mut self) {
+        if self.past.is_empty()
+            && let Some(lost) = self.lost.take()
+        {
+            self.now = lost;
+        }
     }
 
     fn resolve<'a>(&'a self, past: &'a Past) -> &'a [u8] {
@@ -294,27 +332,48 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn sync_file(&mut self, path: &Path) -> io::Result<()> {
-        let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
-        self.settle(ino);
+    /// What a sync of this extent is about.
+    fn within(&self, extent: Extent<'_>) -> io::Result<Vec<Ino>> {
+        Ok(match extent {
+            Extent::File(path) => vec![self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?],
+            Extent::Folder(path) => {
+                let ino = self.existing(path)?;
+                self.folder(ino)?;
+                vec![ino]
+            }
+            Extent::FileSystem(path) => {
+                let device = self.inodes[self.existing(path)?].device;
+                (0..self.inodes.len()).filter(|ino| self.inodes[*ino].device == device).collect()
+            }
+            Extent::Everything => (0..self.inodes.len()).collect(),
+        })
+    }
+
+    pub(super) fn sync(&mut self, extent: Extent<'_>) -> io::Result<()> {
+        self.within(extent)?.into_iter().for_each(|ino| self.settle(ino));
         Ok(())
     }
 
-    pub(super) fn sync_folder(&mut self, path: &Path) -> io::Result<()> {
-        let ino = self.existing(path)?;
-        self.folder(ino)?;
-        self.settle(ino);
-        Ok(())
-    }
-
-    pub(super) fn sync_file_system(&mut self, path: &Path) -> io::Result<()> {
-        let device = self.inodes[self.existing(path)?].device;
-        for ino in 0..self.inodes.len() {
-            if self.inodes[ino].device == device {
-                self.settle(ino);
+    /// Of all contents that are not written back yet, none arrives.
+    pub(super) fn lose_writeback(&mut self, extent: Extent<'_>) -> io::Result<()> {
+        let memory = self.mounts.iter().filter(|(_, lasting)| *lasting == Lasting::UntilReboot);
+        let memory: Vec<u64> = memory.map(|(ino, _)| self.inodes[*ino].device).collect();
+        for ino in self.within(extent)? {
+            let inode = &mut self.inodes[ino];
+            if let Node::File(file) = &mut inode.node
+                && !memory.contains(&inode.device)
+            {
+                file.lose();
             }
         }
         Ok(())
+    }
+
+    pub(super) fn drop_cache(&mut self, path: &Path) -> io::Result<()> {
+        match self.find(path, false)? {
+            Some(ino) => self.change_file(ino, FileState::drop_cache),
+            None => Ok(()),
+        }
     }
 
     /// One of the many trees that a power loss at this moment may leave, chosen by the seed.
@@ -368,7 +427,7 @@ impl Tree {
         let inode = &mut self.inodes[ino];
         inode.past_owners.clear();
         match &mut inode.node {
-            Node::File(file) => file.past.clear(),
+            Node::File(file) => file.settle(),
             Node::Folder(folder) => folder.past.clear(),
             Node::Link(_) => {}
         }
@@ -389,6 +448,7 @@ impl Inode {
             Node::File(file) if !file.is_durable() => {
                 file.now = Arc::new(surviving_content(file, chance));
                 file.past.clear();
+                file.lost = None;
             }
             Node::File(_) => {}
             Node::Folder(folder) => {
@@ -406,6 +466,9 @@ impl Inode {
 }
 
 fn surviving_content(file: &FileState, chance: &mut Chance) -> Vec<u8> {
+    if let Some(lost) = &file.lost {
+        return if chance.below(2) == 0 { lost.to_vec() } else { file.with_what_came_later(lost) };
+    }
     let versions: Vec<&[u8]> = file.past().chain([file.now.as_slice()]).collect();
     let durable = versions[0];
     let version = versions[chance.below(versions.len())];

@@ -42,9 +42,13 @@ struct State {
     runs: BTreeMap<UnitName, u64>,
     /// What a unit says each time it is started.
     words: BTreeMap<UnitName, Vec<u8>>,
+    /// What a unit writes each time it is started, and leaves for others to sync.
+    writes: BTreeMap<UnitName, (PathBuf, Vec<u8>)>,
     /// What others said in its name.
     logged: BTreeMap<UnitName, Vec<String>>,
     output: Output,
+    /// What the time client of this boot says.
+    clock_is_synchronised: Option<bool>,
 }
 
 /// Where the output of a unit goes that asks for a file.
@@ -77,6 +81,7 @@ impl FakeUnits {
             state.units.clear();
             state.jobs.clear();
             state.reboots = 0;
+            state.clock_is_synchronised = None;
         }
         Self { disk: disk.clone(), state: Arc::new(Mutex::new(state)) }
     }
@@ -96,6 +101,11 @@ impl FakeUnits {
         self.with(|state| state.words.insert(unit.clone(), words.into()));
     }
 
+    /// From now on the unit writes this file each time it is started, and syncs nothing.
+    pub fn write(&self, unit: &UnitName, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) {
+        self.with(|state| state.writes.insert(unit.clone(), (path.into(), content.into())));
+    }
+
     /// From now on this is a systemd that cannot append the output of a unit to a file.
     pub fn forget_how_to_append(&self) {
         self.with(|state| state.output = Output::Journal);
@@ -109,6 +119,11 @@ impl FakeUnits {
     /// From now on nobody answers on the bus, or somebody does again.
     pub fn set_bus_missing(&self, is_missing: bool) {
         self.with(|state| state.bus_missing = is_missing);
+    }
+
+    /// What a time client says about the clock; `None`: there is none.
+    pub fn set_clock_synchronised(&self, is_synchronised: Option<bool>) {
+        self.with(|state| state.clock_is_synchronised = is_synchronised);
     }
 
     /// From now on it is remembered what every file said when a unit was started.
@@ -291,12 +306,16 @@ impl Units for FakeUnits {
         self.note_files(unit);
         let failed = |status: u8, result| {
             let detail = format!(" (unit result \"exit-code\", main process status {status})");
-            Err(UnitError::Job { operation, unit: name.clone(), result, detail })
+            Err(UnitError::Job { operation, unit: name.clone(), result, detail, output: None })
         };
         let ended = self.change(operation, &unit.0, |disk, state| {
             let found = find(disk, operation, unit)?;
             if speak(disk, state, unit, &found).is_err() {
                 return failed(CANNOT_OPEN_OUTPUT, JobResult::Failed);
+            }
+            if let Some((path, content)) = state.writes.get(unit) {
+                // Whether that works is the unit's own affair.
+                let _ = disk.remove(path).and_then(|_| disk.create(path, 0o644, content));
             }
             match start(state, unit, &found)? {
                 Some(JobResult::Done) => Ok(()),
@@ -371,6 +390,10 @@ impl Units for FakeUnits {
             state.reboots += 1;
             Ok(())
         })
+    }
+
+    fn is_clock_synchronised(&self) -> Option<bool> {
+        self.with(|state| state.clock_is_synchronised.filter(|_| !state.bus_missing))
     }
 
     fn describe(&self) -> &'static str {

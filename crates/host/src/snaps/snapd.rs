@@ -1,11 +1,13 @@
 //! [`Snaps`] over snapd's socket: HTTP/1.1 with JSON, no child process.
 //!
-//! In: the path of the socket. Out: requests of snapd's REST API. What changes something is answered with the number of a
+//! In: the root that the socket lies under. Out: requests of snapd's REST API. What changes something is answered with the number of a
 //! change, which is asked for until it is ready. A call blocks the calling thread only, and may be made inside an async
 //! runtime.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -21,9 +23,10 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 
 use super::{SnapError, SnapService, Snaps};
+use crate::disk::RootedDisk;
 
 /// Where every distribution puts it.
-pub const SNAPD_SOCKET: &str = "/run/snapd.socket";
+const SNAPD_SOCKET: &str = "/run/snapd.socket";
 /// For questions that change nothing; snapd may have to be started by its socket first.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(60);
 /// As often as snapd's own command looks whether a change is ready.
@@ -32,7 +35,7 @@ const POLL_REST: Duration = Duration::from_millis(100);
 const ANSWER_LIMIT: usize = 4 * 1024 * 1024;
 
 pub struct SnapdSnaps {
-    socket: PathBuf,
+    root: Arc<RootedDisk>,
 }
 
 /// What every answer of snapd has around it.
@@ -91,8 +94,15 @@ struct Ask<'a> {
 }
 
 impl SnapdSnaps {
-    pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+    /// A folder that stands for a machine has no snapd, unless somebody lets one answer in it.
+    pub fn new(root: Arc<RootedDisk>) -> Self {
+        Self { root }
+    }
+
+    /// By what was found inside the root, not by a path that a link could lead out of it.
+    async fn connect(&self) -> std::io::Result<UnixStream> {
+        let socket = self.root.pin(Path::new(SNAPD_SOCKET))?;
+        UnixStream::connect(format!("/proc/self/fd/{}", socket.as_raw_fd())).await
     }
 
     fn question<T: DeserializeOwned + Send>(
@@ -145,28 +155,25 @@ impl SnapdSnaps {
         let late = || SnapError::Deadline { operation: ask.operation, what: ask.what.to_owned(), waited: deadline };
         std::thread::scope(|scope| {
             let run = || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .map_err(|error| self.unreachable(error))?;
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreachable)?;
                 runtime.block_on(async { tokio::time::timeout(deadline, talk).await }).unwrap_or_else(|_| Err(late()))
             };
             let thread = std::thread::Builder::new().name("snapd".to_owned()).spawn_scoped(scope, run);
-            let thread = thread.map_err(|error| self.unreachable(error))?;
+            let thread = thread.map_err(unreachable)?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
     async fn exchange(&self, ask: &Ask<'_>) -> Result<Envelope, SnapError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(error))?;
-        let (mut sender, driver) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.unreachable(error))?;
+        let stream = self.connect().await.map_err(unreachable)?;
+        let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
         let driver = tokio::spawn(driver);
         let request = ask.request()?;
-        let answer = sender.send_request(request).await.map_err(|error| self.unreachable(error))?;
+        let answer = sender.send_request(request).await.map_err(unreachable)?;
         let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
         driver.abort();
-        let bytes = body.map_err(|error| self.unreachable(error))?.to_bytes();
+        let bytes = body.map_err(unreachable)?.to_bytes();
         let envelope: Envelope =
             serde_json::from_slice(&bytes).map_err(|error| ask.nonsense(format!("no JSON of snapd's: {error}")))?;
         match envelope.kind.as_str() {
@@ -175,10 +182,10 @@ impl SnapdSnaps {
             other => Err(ask.nonsense(format!("an answer of type {other:?}"))),
         }
     }
+}
 
-    fn unreachable(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SnapError {
-        SnapError::Unreachable { socket: self.socket.display().to_string(), source: source.into() }
-    }
+fn unreachable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SnapError {
+    SnapError::Unreachable { socket: SNAPD_SOCKET, source: source.into() }
 }
 
 impl Ask<'_> {

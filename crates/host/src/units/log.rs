@@ -98,11 +98,11 @@ pub(super) fn boot_id() -> Option<[u8; 16]> {
     HEXLOWER.decode(text.trim().replace('-', "").as_bytes()).ok()?.try_into().ok()
 }
 
-/// The last of these lines as the end of an error message; nothing if there are none.
-pub fn quote_last_lines<'a>(words: &str, lines: impl DoubleEndedIterator<Item = &'a str>) -> String {
+/// The last of these lines, as one; nothing if there are none.
+pub fn quote_last_lines<'a>(words: &str, lines: impl DoubleEndedIterator<Item = &'a str>) -> Option<String> {
     let mut quoted: Vec<String> = lines.rev().take(LINES_SHOWN).map(|line| format!("{:?}", shown(line))).collect();
     quoted.reverse();
-    if quoted.is_empty() { String::new() } else { format!("; {words}: {}", quoted.join(", ")) }
+    (!quoted.is_empty()).then(|| format!("{words}: {}", quoted.join(", ")))
 }
 
 /// What is open stays whole, whatever happens to its name. So files are listed until a listing has nothing new: what was
@@ -475,9 +475,9 @@ mod tests {
     fn lines_are_quoted_without_what_steers_a_terminal_and_cut_where_they_are_long() {
         let lines = ["1", "2", "three", "four\u{1b}[31m", "five \t", "six", &"x".repeat(300)];
         let long = "x".repeat(CHARACTERS_SHOWN);
-        let expected = format!("; its words: \"three\", \"four [31m\", \"five\", \"six\", \"{long}…\"");
-        assert_eq!(quote_last_lines("its words", lines.into_iter()), expected);
-        assert_eq!(quote_last_lines("its words", [].into_iter()), "");
+        let expected = format!("its words: \"three\", \"four [31m\", \"five\", \"six\", \"{long}…\"");
+        assert_eq!(quote_last_lines("its words", lines.into_iter()), Some(expected));
+        assert_eq!(quote_last_lines("its words", [].into_iter()), None);
     }
 
     #[test]

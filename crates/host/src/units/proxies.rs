@@ -30,6 +30,18 @@ pub(super) trait Manager {
     fn job_removed(&self, id: u32, job: OwnedObjectPath, unit: String, result: String) -> zbus::Result<()>;
 }
 
+/// Answers for every time client: it asks the kernel, which each of them tells when it has set the clock.
+/// Reference: `org.freedesktop.timedate1(5)`.
+#[proxy(
+    default_service = "org.freedesktop.timedate1",
+    default_path = "/org/freedesktop/timedate1",
+    interface = "org.freedesktop.timedate1"
+)]
+pub(super) trait TimeDate {
+    #[zbus(property(emits_changed_signal = "false"), name = "NTPSynchronized")]
+    fn ntp_synchronized(&self) -> zbus::Result<bool>;
+}
+
 #[proxy(default_service = "org.freedesktop.systemd1", interface = "org.freedesktop.systemd1.Unit")]
 pub(super) trait Unit {
     /// Its own name, where the one asked for may be an alias.

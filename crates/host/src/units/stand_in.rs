@@ -135,6 +135,11 @@ impl Units for StandInUnits {
         // Nothing runs here, so nothing speaks.
     }
 
+    /// A folder has no clock of its own.
+    fn is_clock_synchronised(&self) -> Option<bool> {
+        None
+    }
+
     fn describe(&self) -> &'static str {
         "a stand-in that keeps books under the root folder (no service is really started)"
     }

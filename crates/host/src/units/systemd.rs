@@ -16,7 +16,7 @@ use zbus::proxy::CacheProperties;
 use zbus::{Connection, OwnedObjectPath, Proxy, fdo};
 
 use super::log::{JOURNAL_FOLDERS, Run, boot_id, last_lines, quote_last_lines};
-use super::proxies::{JobRemovedStream, ManagerProxy, UnitProxy};
+use super::proxies::{JobRemovedStream, ManagerProxy, TimeDateProxy, UnitProxy};
 use super::synchronize::synchronize;
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
 use crate::machine::{JOURNAL_SOCKET, LinuxClock, say_for_unit};
@@ -25,6 +25,8 @@ use crate::machine::{JOURNAL_SOCKET, LinuxClock, say_for_unit};
 pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
 /// For calls that start nothing: systemd answers in milliseconds, and in seconds while it reloads.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// timedated is started by its first question.
+const TIME_DEADLINE: Duration = Duration::from_secs(5);
 const REBOOT_TARGET: &str = "reboot.target";
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
@@ -238,9 +240,9 @@ impl Units for SystemdUnits {
             match result {
                 JobResult::Done => Ok(()),
                 result => {
-                    let log = unit_log(&bus, &manager, &path, &id, journals, since).await;
-                    let detail = unit_detail(&bus, &path, &id).await + &log;
-                    Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail }))
+                    let output = unit_log(&bus, &manager, &path, &id, journals, since).await;
+                    let detail = unit_detail(&bus, &path, &id).await;
+                    Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail, output }))
                 }
             }
         })
@@ -292,8 +294,8 @@ impl Units for SystemdUnits {
             match wait_for_job(&mut removed, &job).await? {
                 JobResult::Done => Ok(()),
                 result => {
-                    let detail = String::new();
-                    Err(Failure::Unit(UnitError::Job { operation: "stop", unit: name, result, detail }))
+                    let (detail, output) = (String::new(), None);
+                    Err(Failure::Unit(UnitError::Job { operation: "stop", unit: name, result, detail, output }))
                 }
             }
         })
@@ -319,6 +321,15 @@ impl Units for SystemdUnits {
             manager.start_unit(REBOOT_TARGET, "replace-irreversibly").await?;
             Ok(())
         })
+    }
+
+    fn is_clock_synchronised(&self) -> Option<bool> {
+        let asked = self.ask("question for the time", "NTPSynchronized", TIME_DEADLINE, |bus, _| async move {
+            let time = TimeDateProxy::builder(&bus).cache_properties(CacheProperties::No).build().await?;
+            // A machine without timedated is no trouble of the bus.
+            Ok(time.ntp_synchronized().await.ok())
+        });
+        asked.ok().flatten()
     }
 
     fn log(&self, unit: &UnitName, lines: &[&str]) {
@@ -427,12 +438,12 @@ async fn unit_log(
     name: &str,
     journals: &[&str],
     since: Duration,
-) -> String {
+) -> Option<String> {
     if journals.is_empty() {
-        return String::new();
+        return None;
     }
-    let Ok(unit) = unit_proxy(bus, path).await else { return String::new() };
-    let (Ok(invocation), Some(boot)) = (unit.invocation_id().await, boot_id()) else { return String::new() };
+    let unit = unit_proxy(bus, path).await.ok()?;
+    let (Ok(invocation), Some(boot)) = (unit.invocation_id().await, boot_id()) else { return None };
     let invocation = invocation.iter().map(|byte| format!("{byte:02x}")).collect();
     let since = u64::try_from(since.as_micros()).unwrap_or(0);
     synchronize(manager).await;

@@ -1,7 +1,7 @@
 //! Each way on which a bundle reaches a machine ends in a Ready node, and in nothing at all where a digest does not fit.
 
 use anyhow::{Context, Result, ensure};
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64, HEXLOWER};
 use lab::consumers::IgnitionSpec;
 use lab::{Lab, LabOptions, Node, NodeOptions, WebServer, WorkerSpec, stand_in_for_flatcar};
 use sha2::{Digest, Sha256, Sha512};
@@ -160,11 +160,12 @@ fn published_paths(remarks: &str, stores: &[&WebServer]) -> Result<Vec<String>> 
 #[test]
 fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_again() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let [wrong_store, right_store] = [(); 2].map(|()| lab.start_web_server().expect("a web server"));
+    let [wrong_store, right_store] = [(); 2].map(|()| lab.start_store().expect("a store"));
     let asset = incompressible_text();
+    let authority = BASE64.encode(lab.ca_pem().as_bytes());
     let group = format!(
         "fileAssets: [{{path: /etc/large, content: {asset}}}]\n\
-         delivery: {{store: {{urls: [{}/wrong, {}/bundles]}}}}\n",
+         delivery: {{store: {{urls: [{}/wrong, {}/bundles], certificateAuthority: {authority}}}}}\n",
         wrong_store.url(),
         right_store.url()
     );

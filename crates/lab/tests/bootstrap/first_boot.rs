@@ -4,7 +4,7 @@ use lab::{LabOptions, WorkerSpec};
 
 use crate::support::{
     GATE, PATIENCE, assert_bootstrap_skipped, damage_gate, lab, node, status, tree, user_data, wait_for_gate,
-    wait_ready_in_this_boot,
+    wait_ready_in_this_boot, wait_spent,
 };
 
 /// Monotonic microseconds at which the unit's main process was started.
@@ -40,9 +40,13 @@ fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
     assert!(cni.contains(&cidr), "{cidr} is not in {cni}");
     lab.run_pod("p1", "n1").expect("the pod runs");
 
+    wait_spent(&machine).expect("the token has done its work");
+    assert_token_is_gone(&machine, lab.bootstrap_token());
     let output = status(&machine).expect("status runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("Ready"), "{text}");
+    assert!(text.contains("bootstrap credentials: spent"), "{text}");
+    machine.run(&["nodestrap", "verify"]).expect("no drift");
     let again = machine.run(&["nodestrap", "apply"]).expect("a rerun succeeds");
     assert!(again.contains("nothing to do"), "{again}");
 
@@ -53,8 +57,17 @@ fn user_data_becomes_a_ready_node_that_runs_a_pod_and_stays_so_over_a_reboot() {
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
+    assert_token_is_gone(&machine, lab.bootstrap_token());
     assert_bootstrap_skipped(&machine);
     assert_eq!(tree(&machine).expect("tree"), before);
+}
+
+/// Out of everything that is ours, also of what was interrupted.
+fn assert_token_is_gone(machine: &lab::Node, token: &str) {
+    let places = ["/etc/nodestrap", "/etc/kubernetes", "/var/lib/nodestrap"];
+    let found = machine.exec(&[&["grep", "-rlF", token], places.as_slice()].concat()).expect("grep runs");
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert_eq!(found, "", "the token is still there");
 }
 
 #[test]

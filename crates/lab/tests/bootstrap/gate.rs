@@ -6,9 +6,12 @@ use anyhow::Result;
 use lab::{LabOptions, Node, WorkerSpec};
 
 use crate::support::{
-    GATE, PATIENCE, assert_bootstrap_skipped, exists, lab, node, status, user_data, wait_ready_in_this_boot,
+    GATE, PATIENCE, assert_bootstrap_skipped, exists, lab, node, status, user_data, wait_mended,
+    wait_ready_in_this_boot,
 };
 
+const KUBELET_CONFIG: &str = "/etc/kubernetes/kubelet.yaml";
+const EDIT: &str = "# until the incident is over\n";
 const FAILING: &str = "[Service]\nExecStartPre=/bin/sh -c 'echo the disk of images is gone; exit 7'\n";
 const DROP_IN: &str = "/etc/systemd/system/containerd.service.d/failing.conf";
 
@@ -94,11 +97,51 @@ fn the_kubelet_waits_at_the_gate_while_the_bootstrap_fails_and_starts_by_itself_
     assert!(kubelet_starts(&machine) >= 1);
 
     missing_bus_is_named(&machine);
+    damage_is_mended_in_the_same_boot(&machine);
+    an_edit_survives_a_restart(&machine);
 
     machine.reboot().expect("reboots");
     machine.wait_booted(PATIENCE).expect("booted again");
     wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
     assert_bootstrap_skipped(&machine);
+    assert!(machine.read_file(KUBELET_CONFIG).expect("read").starts_with(EDIT), "a reboot does not revert an edit");
+}
+
+/// What the gate vouches for turns into zero bytes, as a lost write would leave it.
+fn damage_is_mended_in_the_same_boot(machine: &Node) {
+    let boot = machine.boot_id().expect("boot id");
+    // systemd itself reads the first, and does not come to the kubelet's own check of it.
+    for path in [GATE, KUBELET_CONFIG, "/etc/kubernetes/pki/ca.crt"] {
+        let before = machine.read_file(path).expect("read");
+        machine.run(&["sh", "-c", &format!("head -c {} /dev/zero > {path}", before.len())]).expect("zeroed");
+        machine.exec(&["systemctl", "restart", "--no-block", "kubelet.service"]).expect("asked for");
+        // Nobody but the kubelet's unit looks at the gate meanwhile.
+        machine
+            .wait_until("the file is as it was", PATIENCE, |node| {
+                Ok(node.exec(&["cat", path])?.stdout == before.as_bytes())
+            })
+            .unwrap_or_else(|error| panic!("{path}: {error:#}"));
+        wait_mended(machine, GATE, "kubelet.service").expect("mended");
+    }
+    assert_eq!(machine.boot_id().expect("boot id"), boot);
+    let said = gate_journal(machine);
+    assert!(said.contains("kubelet.yaml, which the kubelet reads, is damaged"), "{said}");
+}
+
+/// At three in the morning.
+fn an_edit_survives_a_restart(machine: &Node) {
+    machine.run(&["sed", "-i", &format!("1i {}", EDIT.trim_end()), KUBELET_CONFIG]).expect("edited");
+    machine.run(&["systemctl", "restart", "kubelet.service"]).expect("the kubelet starts");
+    machine.run(&["systemctl", "is-active", "-q", "kubelet.service"]).expect("it runs");
+    assert!(machine.read_file(KUBELET_CONFIG).expect("read").starts_with(EDIT));
+    let said = gate_journal(machine);
+    assert!(said.contains("warning: /etc/kubernetes/kubelet.yaml is not as nodestrap wrote it"), "{said}");
+}
+
+/// What `nodestrap gate` said, by its own unit and before the kubelet.
+fn gate_journal(machine: &Node) -> String {
+    let arguments = ["journalctl", "-b", "-o", "cat", "--no-pager", "-t", "nodestrap"];
+    machine.run(&arguments).expect("journal")
 }
 
 /// The run looks at units first of all, finds nobody to ask, and says so; the node is left as it was.

@@ -75,6 +75,13 @@ pub(crate) fn assert_bootstrap_skipped(machine: &Node) {
     assert_eq!(condition.expect("systemctl").trim(), "no", "the bootstrap must be skipped on later boots");
 }
 
+/// What the node joined with has been taken away.
+pub(crate) fn wait_spent(machine: &Node) -> Result<()> {
+    machine.wait_until("the bootstrap credentials are spent", PATIENCE, |node| {
+        Ok(!exists(node, "/etc/kubernetes/bootstrap-kubelet.kubeconfig")?)
+    })
+}
+
 pub(crate) fn status(node: &Node) -> Result<Output> {
     node.exec(&["/usr/bin/nodestrap", "status"])
 }

@@ -1,6 +1,9 @@
 //! `systemd-analyze verify` for the units and drop-ins of each case.
 
 use std::path::Path;
+use std::process::Command;
+
+use lab::stdout_of;
 
 use crate::support::{Report, cases, consumers};
 
@@ -31,6 +34,37 @@ fn systemd_reads_every_shipped_unit_without_a_complaint() {
     }
     assert_ne!(shipped, 0);
     assert_eq!(consumers.check_units(root.path()).expect("the shipped units"), shipped);
+}
+
+/// What systemd says of how much a unit could do, from 0 to 10.
+fn exposure(unit: &str) -> String {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    write(folder.path(), "k8s-node-bootstrap.service", unit);
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--no-pager", "k8s-node-bootstrap.service"]).current_dir(folder.path());
+    let said = stdout_of(&mut analyze).expect("systemd-analyze");
+    let (_, rest) = said.split_once("Overall exposure level for k8s-node-bootstrap.service: ").expect("a verdict");
+    rest.split(' ').next().expect("a number").to_owned()
+}
+
+/// The numbers of another release of systemd are others.
+const JUDGE: &str = "systemd 252 ";
+
+#[test]
+fn the_docs_tell_how_exposed_the_bootstrap_unit_is_and_was() {
+    if !stdout_of(Command::new("systemd-analyze").arg("--version")).is_ok_and(|said| said.starts_with(JUDGE)) {
+        return;
+    }
+    let path = lab::repository().join("dist/systemd/k8s-node-bootstrap.service");
+    let shipped = std::fs::read_to_string(path).expect("the unit");
+    // From the first line that confines it to the last.
+    let (before, rest) = shipped.split_once("LimitCORE=0\n").expect("where it begins");
+    let (_, after) = rest.split_once("\n\n").expect("where it ends");
+    let unconfined = format!("{before}\n{after}");
+    let docs = std::fs::read_to_string(lab::repository().join("docs/reference/node.md")).expect("the docs");
+    let words = docs.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = format!("an exposure of {}, where it was {} before", exposure(&shipped), exposure(&unconfined));
+    assert!(words.contains(&told), "docs/reference/node.md does not say: {told}");
 }
 
 fn write(root: &Path, path: &str, text: &str) {

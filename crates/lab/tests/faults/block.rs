@@ -30,6 +30,8 @@ pub(crate) enum Request {
 struct Medium {
     image: Vec<u8>,
     requests: Vec<Request>,
+    refuses_text: bool,
+    refused: usize,
 }
 
 /// A loop device whose medium is in this process.
@@ -43,7 +45,7 @@ pub(crate) struct RecordedDisk {
 impl RecordedDisk {
     /// `file` is an empty file, over which the disk is mounted.
     pub(crate) fn create(file: &Path, bytes: usize) -> Self {
-        let medium = Arc::new(Mutex::new(Medium { image: vec![0; bytes], requests: Vec::new() }));
+        let medium = Arc::new(Mutex::new(Medium { image: vec![0; bytes], ..Medium::default() }));
         let fuse = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("/dev/fuse");
         let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", fuse.as_raw_fd());
         let options = CString::new(options).unwrap();
@@ -60,6 +62,17 @@ impl RecordedDisk {
 
     pub(crate) fn image(&self) -> Vec<u8> {
         self.with(|medium| medium.image.clone())
+    }
+
+    /// From now on the medium refuses what begins as a text does, which is the content of files, or takes it again. What a
+    /// file system writes of its own is binary; if that were refused, it would stop altogether.
+    pub(crate) fn refuse_text(&self, refuses: bool) {
+        self.with(|medium| medium.refuses_text = refuses);
+    }
+
+    /// How many writes were refused so far.
+    pub(crate) fn refused(&self) -> usize {
+        self.with(|medium| medium.refused)
     }
 
     /// What was asked for since the last call.
@@ -101,6 +114,7 @@ const IN_HEADER: usize = 40;
 const LARGEST_WRITE: u32 = 128 * 1024;
 /// The request, its header and a page to spare.
 const BUFFER: usize = LARGEST_WRITE as usize + 8192;
+const EIO: i32 = 5;
 const ENOSYS: i32 = 38;
 
 fn serve(fuse: &OwnedFd, medium: &Mutex<Medium>) {
@@ -144,6 +158,10 @@ fn answer(operation: u32, body: &[u8], medium: &mut Medium) -> Option<Result<Vec
         opcode::WRITE => {
             let (offset, size) = (usize::try_from(u64_at(body, 8)).unwrap(), u32_at(body, 16));
             let bytes = body[40..40 + size as usize].to_vec();
+            if medium.refuses_text && bytes[..8].iter().all(|byte| byte.is_ascii_graphic() || b" \n\t".contains(byte)) {
+                medium.refused += 1;
+                return Some(Err(EIO));
+            }
             medium.image[offset..offset + bytes.len()].copy_from_slice(&bytes);
             medium.requests.push(Request::Write { offset, bytes });
             [size.to_ne_bytes(), [0; 4]].concat()

@@ -12,12 +12,12 @@ use crate::machine::{Bundles, Machine, done, said};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tmpfs for one test.
-struct SmallDisk {
+pub(crate) struct SmallDisk {
     at: PathBuf,
 }
 
 impl SmallDisk {
-    fn mount(at: &Path, options: &str) -> Self {
+    pub(crate) fn mount(at: &Path, options: &str) -> Self {
         std::fs::create_dir_all(at).unwrap();
         done(&["mount", "-t", "tmpfs", "-o", options, "nodestrap-small", &at.display().to_string()]);
         Self { at: at.to_owned() }
@@ -35,7 +35,7 @@ impl Drop for SmallDisk {
 }
 
 /// What an undisturbed run makes.
-fn reference(folder: &Path, bundles: &Bundles) -> BTreeMap<String, String> {
+pub(crate) fn reference(folder: &Path, bundles: &Bundles) -> BTreeMap<String, String> {
     let root = folder.join("reference");
     std::fs::create_dir(&root).unwrap();
     let machine = Machine::create(&root, &bundles.first);
@@ -121,18 +121,27 @@ fn a_disk_without_inodes_leaves_the_gate_shut_and_gives_them_back() {
 }
 
 /// An apply that strace holds at its n-th call.
-struct Held {
+pub(crate) struct Held {
     strace: Child,
     process: u32,
 }
 
 impl Held {
     fn at(machine: &Machine, call: &str, number: u32, log: &Path) -> Self {
+        Self::with(machine, call, &format!("signal=SIGSTOP:when={number}"), log)
+    }
+
+    /// The same, and the call itself is not made; the caller hears that it was.
+    pub(crate) fn instead_of(machine: &Machine, call: &str, number: u32, log: &Path) -> Self {
+        Self::with(machine, call, &format!("retval=0:signal=SIGSTOP:when={number}"), log)
+    }
+
+    fn with(machine: &Machine, call: &str, injection: &str, log: &Path) -> Self {
         let _ = std::fs::remove_file(log);
         let apply = machine.command("apply");
         let mut strace = Command::new("strace");
         strace.args(["-f", "-qq", "-o"]).arg(log).args(["-e", &format!("trace={call}")]);
-        strace.args(["-e", &format!("inject={call}:signal=SIGSTOP:when={number}")]);
+        strace.args(["-e", &format!("inject={call}:{injection}")]);
         strace.arg(apply.get_program()).args(apply.get_args());
         strace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let strace = strace.spawn().unwrap();
@@ -148,7 +157,7 @@ impl Held {
     }
 
     /// Again and again: strace counts for each thread, so another one may be held at a call of its own later.
-    fn go_on(mut self) -> Output {
+    pub(crate) fn go_on(mut self) -> Output {
         while self.strace.try_wait().unwrap().is_none() {
             let mut kill = Command::new("kill");
             let _ = kill.args(["-CONT", &self.process.to_string()]).stderr(Stdio::null()).status();

@@ -3,5 +3,6 @@
 
 mod block;
 mod limits;
+mod lost;
 mod machine;
 mod recorded;

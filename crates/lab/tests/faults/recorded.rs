@@ -16,15 +16,15 @@ const SUBSETS: u64 = 3;
 const SECTOR: usize = 512;
 
 /// A file system to put the node on.
-struct FileSystem {
+pub(crate) struct FileSystem {
     kind: &'static str,
-    bytes: usize,
-    make: &'static [&'static str],
+    pub(crate) bytes: usize,
+    pub(crate) make: &'static [&'static str],
     /// For a disk that is put in again.
     options: &'static str,
 }
 
-const EXT4: FileSystem = FileSystem {
+pub(crate) const EXT4: FileSystem = FileSystem {
     kind: "ext4",
     bytes: 16 * 1024 * 1024,
     make: &["mkfs.ext4", "-q", "-b", "1024", "-J", "size=1"],
@@ -41,12 +41,12 @@ const XFS: FileSystem = FileSystem {
 };
 
 /// What a mounted place must not outlive.
-struct Mounted {
+pub(crate) struct Mounted {
     at: PathBuf,
 }
 
 impl Mounted {
-    fn new(options: &[&str], device: &str, at: &Path) -> Self {
+    pub(crate) fn new(options: &[&str], device: &str, at: &Path) -> Self {
         let place = at.display().to_string();
         done(&[&["mount"], options, &[device, &place]].concat());
         Self { at: at.to_owned() }

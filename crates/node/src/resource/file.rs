@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bundle::resource::file::{Found, compare};
 use bundle::resource::{Aspect, Difference};
-use bundle::{File, UnitName};
+use bundle::{File, UNIT_FOLDER, UnitName};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, Kind, Look, Stat};
+use host::doubt;
 use host::files::{self, FileWrite, Staged};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,7 @@ use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
 use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, first_that};
 use crate::failure::{disk_error, file_error};
 use crate::reset::{RESTORE_STEP, ResetAction};
+use crate::spending;
 use crate::store::STATE_FOLDER_MODE;
 
 pub(crate) struct Files;
@@ -27,7 +29,7 @@ pub const SAVED_FOLDER: &str = "/var/lib/nodestrap-saved";
 /// Larger than any file that we write; beyond it somebody else made it what it is.
 const SAVED_LIMIT: u64 = 64 * 1024 * 1024;
 /// A file that grew beyond this is told by its size.
-const COMPARED_BYTES: u64 = 1024 * 1024;
+pub(crate) const COMPARED_BYTES: u64 = 1024 * 1024;
 /// The kubelet's own credentials and its kubeconfig: without them it asks to join anew.
 pub(crate) const KUBELET_STATE: [&str; 2] = ["/var/lib/kubelet/pki", "/var/lib/kubelet/kubeconfig"];
 /// Work on local files: anything near this is a dying disk.
@@ -96,7 +98,7 @@ impl Deed<Node<'_>> for Action {
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
         match self {
             Self::StageFiles { files } => {
-                let condition = match condition(node, files, Leftovers::AreStrays)? {
+                let condition = match trusted(node, condition(node, files, Leftovers::AreStrays)?)? {
                     Condition::AlreadySo => check_strays(node, files)?,
                     needed => needed,
                 };
@@ -112,9 +114,8 @@ impl Deed<Node<'_>> for Action {
             Self::CommitFiles { files } if node.count_staged() > 0 => {
                 Ok(Condition::Needed(format!("{} of {} files are staged", node.count_staged(), files.len())))
             }
-            Self::CommitFiles { files } | Self::VerifyFiles { files } | Self::CommitHooks { files } => {
-                condition(node, files, Leftovers::Count)
-            }
+            Self::CommitHooks { files } => trusted(node, condition(node, files, Leftovers::Count)?),
+            Self::CommitFiles { files } | Self::VerifyFiles { files } => condition(node, files, Leftovers::Count),
         }
     }
 
@@ -147,7 +148,7 @@ fn wanted<'n>(node: &'n Node<'_>, planned: &PlannedFile) -> Result<&'n File, Ste
         .map_err(|_| StepError::permanent(format!("the plan names {:?}, which its bundle does not have", planned.path)))
 }
 
-fn write<'f>(file: &'f File, ownership: Ownership) -> FileWrite<'f> {
+pub(crate) fn write<'f>(file: &'f File, ownership: Ownership) -> FileWrite<'f> {
     FileWrite { path: file.path.as_path(), mode: file.mode, owner: ownership.owner(), content: &file.content }
 }
 
@@ -160,7 +161,7 @@ fn look_at(disk: &dyn Disk, file: &File, ownership: Ownership, limit: u64) -> Re
     })
 }
 
-fn found<'a>(stat: &Stat, content: Option<&'a [u8]>, ownership: Ownership) -> Found<'a> {
+pub(crate) fn found<'a>(stat: &Stat, content: Option<&'a [u8]>, ownership: Ownership) -> Found<'a> {
     match &stat.kind {
         Kind::File => Found::File {
             mode: stat.mode,
@@ -176,6 +177,9 @@ fn found<'a>(stat: &Stat, content: Option<&'a [u8]>, ownership: Ownership) -> Fo
 
 /// The same, quickly: nobody reads the differences of contents here.
 fn is_as_wanted(node: &Node<'_>, file: &File) -> Result<Option<String>, StepError> {
+    if file.content.is_spent() {
+        return spending::check_spent(node.tools.disk, &node.bundle.join).map(|()| None);
+    }
     let difference = files::matches(node.tools.disk, &write(file, node.tools.ownership));
     Ok(match difference.map_err(|error| file_error(&error))? {
         files::Difference::Same => None,
@@ -211,6 +215,16 @@ fn condition(node: &Node<'_>, planned: &[PlannedFile], leftovers: Leftovers) -> 
     })
 }
 
+/// A file that compares equal need not be on the disk, if a sync failed in this boot.
+fn trusted(node: &Node<'_>, condition: Condition) -> Result<Condition, StepError> {
+    Ok(match condition {
+        Condition::AlreadySo if node.is_in_doubt()? => Condition::Needed(
+            "a sync failed in this boot, so what can be read need not be on the disk: written anew".to_owned(),
+        ),
+        condition => condition,
+    })
+}
+
 /// Where files lie, each once.
 fn folders(planned: &[PlannedFile]) -> BTreeSet<&Path> {
     planned.iter().filter_map(|file| Path::new(&file.path).parent()).collect()
@@ -237,7 +251,7 @@ fn stage(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> {
         }
     }
     // Leftovers may have been all that was wrong.
-    if removed_any && condition(node, planned, Leftovers::AreStrays)? == Condition::AlreadySo {
+    if removed_any && trusted(node, condition(node, planned, Leftovers::AreStrays)?)? == Condition::AlreadySo {
         return Ok(());
     }
     let staged = stage_differing(node, planned)?;
@@ -245,14 +259,22 @@ fn stage(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> {
     Ok(())
 }
 
-/// What is there already stays as it is: whoever reads it need not start anew.
+/// What is there already stays as it is, unless that is in doubt; whoever reads it need not start anew.
 fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<StagedFiles, StepError> {
     let (mut writes, mut readers) = (Vec::new(), BTreeSet::new());
+    let in_doubt = node.is_in_doubt()?;
     for planned in planned {
         let file = wanted(node, planned)?;
+        // Whoever looked has removed what an interrupted write left of it.
+        if file.content.is_spent() {
+            continue;
+        }
         let leftover = files::has_leftover(node.tools.disk, file.path.as_path()).map_err(|error| file_error(&error))?;
-        if leftover || is_as_wanted(node, file)?.is_some() {
+        let differs = leftover || is_as_wanted(node, file)?.is_some();
+        if differs || in_doubt {
             writes.push(write(file, node.tools.ownership));
+        }
+        if differs {
             readers.extend(file.read_by.units.iter().cloned());
         }
     }
@@ -284,6 +306,11 @@ fn read_back(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> 
 }
 
 impl Node<'_> {
+    /// A sync failed in this boot, and no run of this bundle on this machine has written everything anew since.
+    pub(crate) fn is_in_doubt(&self) -> Result<bool, StepError> {
+        doubt::is_cast(self.tools.disk, self.identity.digest().hex()).map_err(|error| disk_error(&error))
+    }
+
     fn count_staged(&self) -> usize {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, |staged| staged.count)
     }
@@ -317,6 +344,16 @@ impl Family for Files {
                 drift.push(Difference::new(file.path.as_str(), Aspect::Leftover, "none", found));
             }
             drift.extend(look_at(node.tools.disk, file, node.tools.ownership, COMPARED_BYTES)?);
+            if file.content.is_spent()
+                && let Err(error) = spending::check_spent(node.tools.disk, &node.bundle.join)
+            {
+                drift.push(Difference::new(
+                    file.path.as_str(),
+                    Aspect::Presence,
+                    "credentials to join with",
+                    error.message,
+                ));
+            }
         }
         Ok(Verified { drift, remarks: Vec::new() })
     }
@@ -521,11 +558,7 @@ impl Undoing<'_> {
         files::stage(disk, &writes)
             .and_then(|staged| files::commit(disk, staged))
             .and_then(|()| gone.iter().try_for_each(|path| Ok(disk.remove(Path::new(path.as_str())).map(drop)?)))
-            .and_then(|()| {
-                let all = self.record.files.keys().chain(self.record.gates.keys());
-                let folders: Vec<&Path> = all.filter_map(|path| Path::new(path).parent()).collect();
-                files::sync_all(disk, &folders)
-            })
+            .and_then(|()| sync_folders(disk, self.record))
             .map_err(|error| file_error(&error))
     }
 
@@ -549,6 +582,14 @@ impl Undoing<'_> {
         context.detail(format!("{path} was changed by somebody; kept as {saved}"));
         Ok(())
     }
+}
+
+/// Makes durable what was done to the files and units that a record tells of, whoever did it and whether or not they are
+/// still there.
+pub(crate) fn sync_folders(disk: &dyn Disk, record: &Record) -> Result<(), files::FileError> {
+    let all = record.files.keys().chain(record.gates.keys()).filter_map(|path| Path::new(path).parent());
+    let folders: BTreeSet<&Path> = all.chain([Path::new(UNIT_FOLDER)]).collect();
+    files::sync_all(disk, &folders.into_iter().collect::<Vec<_>>())
 }
 
 fn lost(path: &str) -> StepError {

@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bundle::resource::{Aspect, Difference};
-use bundle::{GATE_PATH, GateFact, UNIT_FOLDER, check_gate, render_gate};
+use bundle::{Bundle, EKSCTL_GATE_PATH, GATE_PATH, GateFact, UNIT_FOLDER, check_gate, render_gate};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, DiskError};
-use host::files;
+use host::{doubt, files};
 use serde::{Deserialize, Serialize};
 
-use super::file::FILES_DEADLINE;
+use super::file::{FILES_DEADLINE, write};
 use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
 use super::{Deed, Family, Identity, Node, UndoPhase, UndoStep, Undoing, Verified};
+use crate::complete::{self, Complete};
 use crate::failure::{disk_error, file_error};
 use crate::reset::ResetAction;
 
@@ -41,6 +42,35 @@ pub enum GateState {
     Damaged {
         reason: String,
     },
+}
+
+impl GateState {
+    /// The machine for which it was opened.
+    pub(crate) fn machine(&self) -> Option<&str> {
+        match self {
+            Self::Open { environment, .. } => environment.get(MACHINE_VARIABLE).map(String::as_str),
+            Self::Absent | Self::Damaged { .. } => None,
+        }
+    }
+}
+
+/// For those who have no bundle at hand, which alone could say what layout the node has.
+pub(crate) fn observe_any(disk: &dyn Disk) -> Result<GateState, DiskError> {
+    let ours = observe(disk, GATE_PATH)?;
+    // Something else may lie where the other layout has its gate.
+    match observe(disk, EKSCTL_GATE_PATH)? {
+        open @ GateState::Open { .. } => Ok(open),
+        found if ours == GateState::Absent => Ok(found),
+        _ => Ok(ours),
+    }
+}
+
+/// Whether the kubelet may start, whatever a run had to do with it: at the gate of this bundle, or at that of the node's own.
+pub fn is_any_open(disk: &dyn Disk, bundle: Option<&Bundle>) -> bool {
+    let own = complete::load(disk).ok().flatten().map(|complete| complete.manifest.gate);
+    let paths = bundle.map(|bundle| bundle.gate.path.clone()).into_iter().chain(own);
+    let is_open = |state: Result<GateState, DiskError>| matches!(state, Ok(GateState::Open { .. }));
+    paths.into_iter().any(|path| is_open(observe(disk, &path))) || is_open(observe_any(disk))
 }
 
 pub fn observe(disk: &dyn Disk, path: &str) -> Result<GateState, DiskError> {
@@ -91,6 +121,25 @@ impl Node<'_> {
         matches!(gate, GateState::Open { environment, .. } if *environment == self.whole_gate())
     }
 
+    /// What is remembered of this node once its gate is open, and what is remembered now.
+    fn complete(&self) -> Result<(Complete, Option<Complete>), DiskError> {
+        let found = complete::load(self.tools.disk)?;
+        let known_as = self.identity.machine.clone();
+        let before = found.as_ref().filter(|before| before.known_as == known_as);
+        let machine = before.map_or_else(|| self.machine.clone(), |before| self.machine.or(&before.machine));
+        Ok((Complete { machine, known_as, manifest: self.bundle.manifest() }, found))
+    }
+
+    /// For a gate that is open already: what became known of its machine since, and all of it where an earlier release opened
+    /// it. No step of the plan, since the hooks behind the gate would count as not run.
+    pub(crate) fn remember_complete(&self) -> Result<(), files::FileError> {
+        let (wanted, found) = self.complete()?;
+        match self.is_open(&observe(self.tools.disk, &self.bundle.gate.path)?) && found.as_ref() != Some(&wanted) {
+            true => complete::write(self.tools.disk, &wanted),
+            false => Ok(()),
+        }
+    }
+
     /// Gates that earlier bundles had elsewhere, and that are still ours.
     fn other_gates(&self) -> Result<Vec<String>, StepError> {
         let record = record::load_for_step(self.tools.disk)?;
@@ -105,16 +154,31 @@ impl Node<'_> {
     }
 
     /// What an earlier run wrote can be seen, but need not be durable if that run was cut off before its sync; nor are the
-    /// links by which systemd enables units. So everything the gate vouches for is synced first.
+    /// links by which systemd enables units. So everything the gate vouches for is synced first. And what a sync says need
+    /// not be so, if it was told to somebody else: then every file is read from the disk itself.
     fn open_gate(&self, path: &str) -> Result<(), files::FileError> {
+        let disk = self.tools.disk;
         // One file of each folder stands for all: they lie on the same file system.
+        let there = self.files.iter().filter(|file| !file.content.is_spent());
         let by_folder: BTreeMap<_, _> =
-            self.files.iter().map(|file| file.path.as_path()).map(|path| (path.parent(), path)).collect();
+            there.map(|file| file.path.as_path()).map(|path| (path.parent(), path)).collect();
         let more = [Path::new(UNIT_FOLDER), Path::new(RECORD_PATH)];
         let vouched: Vec<&Path> = by_folder.into_values().chain(more).collect();
-        files::sync_all(self.tools.disk, &vouched)?;
+        files::sync_all(disk, &vouched)?;
+        record::mend(disk)?;
+        let here = self.files.iter().filter(|file| !file.content.is_spent());
+        let writes: Vec<_> = here.map(|file| write(file, self.tools.ownership)).collect();
+        if let Err(error) = files::prove(disk, &writes) {
+            // It may be there already, of a run that was killed or for the same bundle, and must not vouch for this.
+            files::remove_durable(disk, Path::new(path))?;
+            return Err(error);
+        }
+        complete::write(disk, &self.complete()?.0)?;
         let bytes = render_gate(&self.whole_gate());
-        files::write_durable(self.tools.disk, Path::new(path), MODE, &bytes, self.tools.ownership.owner())
+        files::write_durable(disk, Path::new(path), MODE, &bytes, self.tools.ownership.owner())?;
+        // If this cannot be noted, the next run writes all files once more.
+        let _ = doubt::settle(disk, self.identity.digest().hex());
+        Ok(())
     }
 }
 

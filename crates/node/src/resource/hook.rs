@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::file::FILES_DEADLINE;
 use super::record::Record;
 use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified};
-use crate::failure::{chain, disk_error, unit_error};
+use crate::failure::{chain, disk_error, output_of, unit_error};
 use crate::hook_output::HookOutput;
 use crate::reset::ResetAction;
 
@@ -44,7 +44,9 @@ impl Deed<Node<'_>> for Action {
         node.forget_starts(started_after(node.bundle, *slot))?;
         let output = HookOutput::prepare(node.tools.disk, unit).map_err(|error| disk_error(&error))?;
         let ended = output.run(node.tools.units, node.tools.remaining(context));
-        judge(hook, *slot, *necessity, ended, context)
+        judge(hook, *slot, *necessity, ended, context)?;
+        // Once it is recorded as done it does not run again, so whatever it wrote, wherever, has to be there for ever.
+        node.tools.disk.sync_everything().map_err(|error| disk_error(&error))
     }
 }
 
@@ -76,9 +78,9 @@ fn judge(
                 _ => "the gate stays shut",
             };
             let message = format!("required hook {hook:?} ({slot}) failed, {consequence}: {}", chain(&error));
-            Err(StepError::permanent(message).with_advice(
-                "mend the hook in the spec, or let its necessity be optional; it runs again with every apply",
-            ))
+            let advice = "journalctl -u with its name says more; mend the hook in the spec, or let its necessity be \
+                          optional; it runs again with every apply";
+            Err(StepError::permanent(message).with_advice(advice).with_output(output_of(&error)))
         }
     }
 }

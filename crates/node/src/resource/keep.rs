@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::record::{self, BEFORE_FOLDER, Before, KEPT_MODE, RECORD_PATH, Record};
 use super::started::STARTED_PATH;
 use super::{Deed, FAMILIES, Node};
+use crate::bundle_source::{BundleSourceError, Delivered, Named, load_bundle};
+use crate::complete;
 use crate::failure::{disk_error, file_error};
 use crate::reset;
 use crate::sealed;
@@ -24,6 +26,8 @@ use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 pub enum Action {
     /// What is there now, and was not made by nodestrap, is kept, so that `reset` can put it back.
     KeepBefore,
+    /// A bundle that somebody named by hand becomes the one that this node resumes with, after a reboot and ever after.
+    TakeBundle { path: String },
     /// What an earlier bundle brought and this one does not is undone.
     RemoveFiles,
 }
@@ -32,6 +36,7 @@ impl Deed<Node<'_>> for Action {
     fn describe(&self) -> String {
         match self {
             Self::KeepBefore => "what was here before nodestrap came".to_owned(),
+            Self::TakeBundle { path } => format!("{path}, if another one was named by hand"),
             Self::RemoveFiles => "what an earlier bundle brought and this one does not".to_owned(),
         }
     }
@@ -42,6 +47,7 @@ impl Deed<Node<'_>> for Action {
                 None => Condition::AlreadySo,
                 Some(why) => Condition::Needed(why),
             }),
+            Self::TakeBundle { path } => check_own_bundle(node, path),
             Self::RemoveFiles => {
                 let subjects = find_obsolete(node, &record::load_for_step(node.tools.disk)?)?.subjects();
                 Ok(match subjects.first() {
@@ -58,9 +64,35 @@ impl Deed<Node<'_>> for Action {
     fn apply(&self, node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
         match self {
             Self::KeepBefore => keep(node),
+            Self::TakeBundle { path } => {
+                let (json, owner) = (node.bundle.to_json(), node.tools.ownership.owner());
+                files::write_durable(node.tools.disk, Path::new(path), KEPT_MODE, json.as_bytes(), owner)
+                    .map_err(|error| file_error(&error))
+            }
             Self::RemoveFiles => remove_obsolete(node, context),
         }
     }
+}
+
+/// By its digest: a copy without what the node joined with is as good.
+fn check_own_bundle(node: &Node<'_>, path: &str) -> Result<Condition, StepError> {
+    if node.named == Named::ByDelivery {
+        return Ok(Condition::AlreadySo);
+    }
+    let disk = node.tools.disk;
+    let is_own = match load_bundle(disk, Path::new(path), disk, None) {
+        Ok(Delivered { bundle, .. }) => bundle.digest() == node.identity.bundle,
+        // The platform's, which this node is complete with.
+        Err(BundleSourceError::Absent { .. }) => {
+            let complete = complete::load(disk).map_err(|error| disk_error(&error))?;
+            complete.is_some_and(|complete| complete.manifest.bundle == node.identity.bundle)
+        }
+        Err(_) => false,
+    };
+    Ok(match is_own {
+        true => Condition::AlreadySo,
+        false => Condition::Needed("this bundle was named by hand, and becomes the node's own".to_owned()),
+    })
 }
 
 fn extend(node: &Node<'_>, known: &Record) -> Result<Record, StepError> {
@@ -77,6 +109,9 @@ fn missing(node: &Node<'_>) -> Result<Option<String>, StepError> {
     let Some(known) = record::load(disk).map_err(|error| disk_error(&error))? else {
         return Ok(Some("nothing is known yet of what was here before".to_owned()));
     };
+    if node.is_in_doubt()? {
+        return Ok(Some("a sync failed in this boot: what is known need not be on the disk".to_owned()));
+    }
     let wanted = extend(node, &known)?;
     if known != wanted {
         return Ok(Some("the bundle touches more than is known of".to_owned()));
@@ -97,6 +132,7 @@ fn keep(node: &Node<'_>) -> Result<(), StepError> {
     let disk = node.tools.disk;
     let known = record::load(disk).map_err(|error| disk_error(&error))?;
     let wanted = extend(node, &known.clone().unwrap_or_default())?;
+    let in_doubt = node.is_in_doubt()?;
     let write = || {
         for folder in [STATE_FOLDER, BEFORE_FOLDER] {
             disk.make_folder(Path::new(folder), STATE_FOLDER_MODE)?;
@@ -111,6 +147,9 @@ fn keep(node: &Node<'_>) -> Result<(), StepError> {
         }
         for copy in copies {
             disk.sync_file(&copy)?;
+        }
+        if in_doubt {
+            record::mend(disk)?;
         }
         disk.sync_folder(Path::new(BEFORE_FOLDER))?;
         record::replace(disk, &wanted)

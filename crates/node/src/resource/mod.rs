@@ -3,6 +3,7 @@
 //! The pure half of each family is the module of the same name in [`bundle::resource`]. A new family is those two modules and
 //! a line in each list of families; planning, applying, verifying, undoing and comparing are loops over them.
 
+pub(crate) mod credential;
 pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod gate;
@@ -22,9 +23,11 @@ use bundle::resource::Difference;
 use bundle::{Bundle, Digest, File, Snap};
 use engine::{Clock, Condition, History, StepContext, StepError, Timestamp};
 use host::disk::Disk;
+use host::machine::MachineIdentity;
 use host::snaps::Snaps;
 use host::units::Units;
 
+use crate::bundle_source::Named;
 use record::Record;
 
 /// What a family works with.
@@ -42,6 +45,9 @@ pub(crate) struct Node<'a> {
     pub(crate) tools: Tools<'a>,
     pub(crate) bundle: &'a Bundle,
     pub(crate) identity: Identity,
+    /// As far as it is known now.
+    pub(crate) machine: MachineIdentity,
+    pub(crate) named: Named,
     /// Every file, sorted by path.
     pub(crate) files: Vec<File>,
     /// What the bundle and the machine say in the gate; [`Node::whole_gate`] is all that stands there.
@@ -50,8 +56,8 @@ pub(crate) struct Node<'a> {
     pub(crate) snap: Option<Snap>,
     /// The journal tells of files that were switched in, by whichever plan, and were not taken back since.
     pub(crate) committed_before: bool,
-    /// When the journal was last written, by the clock of then.
-    pub(crate) newest_record: Timestamp,
+    /// When the journal was last written by a clock that could be right; see [`crate::timekeeping::last_believed`].
+    pub(crate) last_believed: Timestamp,
     /// `stage-files` found every file as planned, so nothing has changed one since and nobody needs to look again.
     pub(crate) files_are_as_planned: AtomicBool,
     /// What `stage-files` left for `commit-files` of the same run.
@@ -71,7 +77,7 @@ pub(crate) struct Undoing<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) bundle: Digest,
-    /// Its machine-id; empty if it has none yet.
+    /// [`crate::Facts::known_as`]; empty if nothing is known of it.
     pub(crate) machine: String,
 }
 
@@ -135,8 +141,15 @@ pub(crate) trait Family: Sync {
 }
 
 /// Folders after files and gates, because they follow from them; what people look at first comes first.
-pub(crate) const FAMILIES: [&dyn Family; 6] =
-    [&gate::Gates, &file::Files, &unit::UnitFamily, &snap::SnapFamily, &folder::Folders, &hook::Hooks];
+pub(crate) const FAMILIES: [&dyn Family; 7] = [
+    &gate::Gates,
+    &file::Files,
+    &unit::UnitFamily,
+    &snap::SnapFamily,
+    &folder::Folders,
+    &credential::Credentials,
+    &hook::Hooks,
+];
 
 /// What a look at one family found.
 #[derive(Default)]

@@ -42,6 +42,9 @@ pub(crate) struct Record {
     /// Units of hooks that may have run; nothing is known of what they did.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) hooks: BTreeSet<String>,
+    /// Folders with credentials of a former life that were set aside.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) credentials: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,12 +95,13 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, snaps, hooks } = undone;
+        let Self { files, gates, folders, units, snaps, hooks, credentials } = undone;
         self.files.retain(|path, _| !files.contains_key(path));
         self.gates.retain(|path, _| !gates.contains_key(path));
         self.folders.retain(|path| !folders.contains(path));
         self.units.retain(|unit, _| !units.contains_key(unit));
         self.hooks.retain(|hook| !hooks.contains(hook));
+        self.credentials.retain(|folder| !credentials.contains(folder));
         for (name, undone) in snaps {
             if let Some(snap) = self.snaps.get_mut(name) {
                 snap.aliases.retain(|alias, _| !undone.aliases.contains_key(alias));
@@ -110,12 +114,13 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, snaps, hooks } = self;
+        let Self { files, gates, folders, units, snaps, hooks, credentials } = self;
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
         });
-        let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks).cloned();
+        let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks);
+        let names = names.chain(credentials).cloned();
         names.chain(snaps).collect()
     }
 }
@@ -134,6 +139,14 @@ pub(crate) fn load_for_step(disk: &dyn Disk) -> Result<Record, StepError> {
 /// Durable when it returns.
 pub(crate) fn replace(disk: &dyn Disk, record: &Record) -> Result<(), FileError> {
     files::write_durable(disk, Path::new(RECORD_PATH), KEPT_MODE, &sealed::print(record), None)
+}
+
+/// The record and the originals are on the disk as they can be read. Nobody else could tell what they said.
+pub(crate) fn mend(disk: &dyn Disk) -> Result<(), FileError> {
+    for name in disk.list(Path::new(BEFORE_FOLDER))? {
+        files::mend(disk, &Path::new(BEFORE_FOLDER).join(name), KEPT_MODE, ORIGINAL_LIMIT)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn originals(record: &Record) -> impl Iterator<Item = (&String, &Before)> {

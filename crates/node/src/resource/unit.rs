@@ -93,7 +93,7 @@ impl Deed<Node<'_>> for Action {
             Self::EnableUnits { units: wanted } => {
                 let (surplus, _) = node.surplus_links(wanted)?;
                 units.disable(&names(&surplus)).map_err(failed)?;
-                units.enable(&names(wanted)).map_err(failed)
+                units.enable(&names(&node.installable(wanted)?)).map_err(failed)
             }
             Self::StartUnit { unit } => {
                 units.restart_and_wait(&host_name(unit), left).map_err(failed)?;
@@ -139,7 +139,7 @@ fn check_enabled(node: &Node<'_>, units: &[UnitName]) -> Result<Condition, StepE
         return Ok(Condition::Needed(format!("{unit} does not start at boot as its file says")));
     }
     let disabled = |unit: &&UnitName| Ok(!state(node, unit)?.enabled);
-    first_that(units, disabled, |unit| format!("{unit} does not start at boot yet"))
+    first_that(&node.installable(units)?, disabled, |unit| format!("{unit} does not start at boot yet"))
 }
 
 /// A service that runs may have read older files: only a start that was written down counts.
@@ -169,6 +169,19 @@ impl Node<'_> {
             Some(nature) => Ok(nature),
             None => Ok(UnitNature::of(&unit_text(self.tools.disk, unit)?)),
         }
+    }
+
+    /// Those that can be enabled. A unit of the image may be started by others alone: it has no `[Install]`, and systemd would
+    /// never call it enabled. One that is not there at all is for systemd to name.
+    fn installable(&self, units: &[UnitName]) -> Result<Vec<UnitName>, StepError> {
+        let mut installable = Vec::new();
+        for unit in units {
+            let found = unit_file::find(self.tools.disk, &host_name(unit)).map_err(|error| disk_error(&error))?;
+            if !matches!(found, FoundFile::File { content, .. } if !UnitNature::of(&content).installable) {
+                installable.push(unit.clone());
+            }
+        }
+        Ok(installable)
     }
 
     /// Where the links of enabled units will lie.

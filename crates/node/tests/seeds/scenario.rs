@@ -50,6 +50,7 @@ pub(crate) struct Seen {
     deaths: u64,
     power_losses: u64,
     disk_failures: u64,
+    lost_writes: u64,
     unit_failures: u64,
     damages: u64,
     upgrades: u64,
@@ -62,6 +63,7 @@ impl Seen {
         self.deaths += other.deaths;
         self.power_losses += other.power_losses;
         self.disk_failures += other.disk_failures;
+        self.lost_writes += other.lost_writes;
         self.unit_failures += other.unit_failures;
         self.damages += other.damages;
         self.upgrades += other.upgrades;
@@ -72,6 +74,7 @@ impl Seen {
     pub(crate) fn assert_all_happened(&self, seeds: u64) {
         assert!(self.deaths > seeds / 2 && self.power_losses > seeds / 4, "{self:?}");
         let rarer = [self.disk_failures, self.unit_failures, self.damages, self.upgrades, self.gates_found_open];
+        assert!(self.lost_writes > seeds / 100, "{self:?}");
         assert!(rarer.iter().all(|count| *count > seeds / 50), "{self:?}");
     }
 }
@@ -200,6 +203,8 @@ struct Trouble {
     /// The process dies at this effect, and then the machine does, or not.
     death: Option<(u64, Moment)>,
     disk: Option<(u64, Fault, Repeat)>,
+    /// After this effect all that is not written back yet is lost, and somebody else is told.
+    lost_writes: Option<u64>,
     /// How jobs of this unit end; `None`: never.
     unit: Option<(UnitName, Option<JobResult>)>,
     bus_missing: bool,
@@ -230,6 +235,9 @@ impl Trouble {
             trouble.unit = Some((UnitName(unit), order));
         }
         trouble.bus_missing = kind == 14 && chance.one_in(2);
+        if kind == 14 && !trouble.bus_missing || chance.one_in(16) {
+            trouble.lost_writes = Some(at(chance));
+        }
         let always = trouble.death.is_some();
         if always || chance.one_in(4) {
             trouble.ends_with = Some(chance.among(&[Crash::ProcessKill, Crash::PowerLoss]));
@@ -244,6 +252,9 @@ impl Trouble {
         }
         if let Some((at, fault, repeat)) = self.disk {
             point.fail_at(point.operations() + at, fault, repeat);
+        }
+        if let Some(at) = self.lost_writes {
+            point.lose_writeback_at(point.operations() + at);
         }
         if let Some((unit, order)) = &self.unit {
             match order {
@@ -276,6 +287,8 @@ struct Life<'a> {
     defect: Defect,
     /// We broke the gate ourselves, so it may be found broken.
     gate_was_damaged: bool,
+    /// A run that died with it knew nothing of it, so the next one finds it out, and the one after that mends it.
+    lost_writes: bool,
     tell: &'a dyn Fn(String),
 }
 
@@ -299,7 +312,7 @@ pub(crate) fn play(
         story.name,
         if starts_complete { "complete with the first bundle" } else { "a new machine" }
     ));
-    let mut life = Life { story, node, part, defect, gate_was_damaged: false, tell };
+    let mut life = Life { story, node, part, defect, gate_was_damaged: false, lost_writes: false, tell };
     for _ in 0..chance.among(&[1, 1, 1, 2, 2, 3]) {
         let trouble = Trouble::pick(&mut chance, &story.parts[life.part]);
         life.suffer(&trouble, &mut chance, seen)?;
@@ -355,6 +368,8 @@ impl Life<'_> {
     /// One run with trouble, and what it leaves.
     fn suffer(&mut self, trouble: &Trouble, chance: &mut Chance, seen: &mut Seen) -> Result<(), String> {
         (self.tell)(format!("  {trouble:?}"));
+        let fails_to_sync = trouble.disk.is_some_and(|(_, fault, _)| fault == Fault::INPUT_OUTPUT);
+        self.lost_writes |= trouble.lost_writes.is_some() || fails_to_sync;
         let had_leftovers = self.leftovers().is_some();
         trouble.begin(&self.node);
         let ended = self.run(chance.next(), seen)?;
@@ -362,6 +377,7 @@ impl Life<'_> {
         let died = self.node.disk.crash_point().crashed();
         seen.deaths += u64::from(died);
         seen.disk_failures += u64::from(trouble.disk.is_some());
+        seen.lost_writes += u64::from(trouble.lost_writes.is_some());
         seen.unit_failures += u64::from(trouble.unit.is_some() || trouble.bus_missing);
         (self.tell)(format!(
             "  ended with {:?}",
@@ -436,7 +452,11 @@ impl Life<'_> {
 
     /// Without trouble the node becomes what it should be, and stays it.
     fn recover(&mut self, chance: &mut Chance, seen: &mut Seen) -> Result<(), String> {
-        let report = self.run(chance.next(), seen)?.map_err(|error| self.told(&error.to_string()))?;
+        let mut report = self.run(chance.next(), seen)?.map_err(|error| self.told(&error.to_string()))?;
+        if self.lost_writes && finds_lost_writes(&report) {
+            self.assert_gate_is_true(seen)?;
+            report = self.run(chance.next(), seen)?.map_err(|error| self.told(&error.to_string()))?;
+        }
         if !is_converged(&report) {
             return Err(self.told(&format!("a run without trouble ended with {:?}", report.outcome)));
         }
@@ -466,4 +486,8 @@ impl Life<'_> {
 
 fn is_converged(report: &Report) -> bool {
     matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo)
+}
+
+fn finds_lost_writes(report: &Report) -> bool {
+    matches!(&report.outcome, RunOutcome::Failed { message, .. } if message.contains("the disk lost what was written"))
 }

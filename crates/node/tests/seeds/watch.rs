@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use host::disk::{Disk, DiskError, LockGuard, Stat};
+use host::disk::{Disk, DiskError, Extent, LockGuard, Stat};
 use host::fake::{FakeDisk, Promise};
 
 use crate::support::GATE;
@@ -37,10 +37,12 @@ pub(crate) enum Defect {
     NoCleaning,
     /// Files belong to whoever wrote them first.
     NoOwner,
+    /// What a file says is taken from the kernel's memory, never from the disk.
+    MediumNotRead,
 }
 
 impl Defect {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::NoFileSystemSync,
         Self::SyncForgotten,
         Self::NoFileSync,
@@ -50,6 +52,7 @@ impl Defect {
         Self::GateStays,
         Self::NoCleaning,
         Self::NoOwner,
+        Self::MediumNotRead,
     ];
 }
 
@@ -165,19 +168,21 @@ impl Disk for Watched {
         let (uid, gid) = if self.defect == Defect::NoOwner { (1000, 1000) } else { (uid, gid) };
         self.after(self.disk.set_owner(path, uid, gid))
     }
-    fn sync_file(&self, path: &Path) -> Result<(), DiskError> {
-        if self.defect == Defect::NoFileSync { Ok(()) } else { self.after(self.disk.sync_file(path)) }
+    fn read_medium(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        match self.defect {
+            Defect::MediumNotRead => self.disk.read(path, limit),
+            _ => self.disk.read_medium(path, limit),
+        }
     }
-    fn sync_folder(&self, path: &Path) -> Result<(), DiskError> {
-        if self.defect == Defect::NoFolderSync { Ok(()) } else { self.after(self.disk.sync_folder(path)) }
-    }
-    fn sync_file_system(&self, path: &Path) -> Result<(), DiskError> {
-        let forgotten = match self.defect {
-            Defect::NoFileSystemSync => true,
-            Defect::SyncForgotten => self.disk.operations().is_multiple_of(3),
+    fn sync(&self, extent: Extent<'_>) -> Result<(), DiskError> {
+        let forgotten = match (self.defect, extent) {
+            (Defect::NoFileSync, Extent::File(_))
+            | (Defect::NoFolderSync, Extent::Folder(_))
+            | (Defect::NoFileSystemSync, Extent::FileSystem(_)) => true,
+            (Defect::SyncForgotten, Extent::FileSystem(_)) => self.disk.operations().is_multiple_of(3),
             _ => false,
         };
-        if forgotten { Ok(()) } else { self.after(self.disk.sync_file_system(path)) }
+        if forgotten { Ok(()) } else { self.after(self.disk.sync(extent)) }
     }
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {
         self.after(self.disk.try_lock(path))

@@ -121,6 +121,7 @@ pub(crate) fn surroundings(clock: &TestClock, order: u64) -> Surroundings<'_> {
         workers: Workers::Sequential { order },
         sink: &|_| {},
         on_recovery: &|_| {},
+        on_hang: &|_| {},
     }
 }
 
@@ -199,8 +200,24 @@ impl FakeNode {
     }
 
     pub(crate) fn apply_delivered(&self, delivered: &Delivered, order: u64) -> Result<Report, SessionError> {
+        self.apply_with(delivered, order, |_| {})
+    }
+
+    /// As `apply --adopt`.
+    pub(crate) fn adopt(&self, bundle: &Bundle) -> Result<Report, SessionError> {
+        self.apply_with(&bundle.clone().into(), 0, Facts::adopt)
+    }
+
+    /// With facts that no fake disk says.
+    pub(crate) fn apply_with(
+        &self,
+        delivered: &Delivered,
+        order: u64,
+        change: impl Fn(&mut Facts),
+    ) -> Result<Report, SessionError> {
         node::apply_prepared(&self.host(), delivered, &surroundings(&clock(), order), &|bundle| {
-            let facts = self.facts()?;
+            let mut facts = self.facts()?;
+            change(&mut facts);
             let plan = node::plan_first_boot(bundle, &facts)?;
             Ok(Arc::new((facts, plan)))
         })

@@ -16,6 +16,7 @@ use super::{
     kubelet_kubeconfig,
 };
 use crate::error::RenderError;
+use crate::gate_unit::{self, GATE_UNIT};
 use crate::kubelet::{self, CONFIG_FLAG, KUBELET_UNIT, required_flag};
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::runtime;
@@ -95,10 +96,12 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     };
     files.push(unit_file(&format!("{kubelet_unit}.d/20-nodestrap-gate.conf"), gate_check(group, guard)?)?);
     units.push(unit(kubelet_unit, Start::AfterGate)?);
+    let mut kubelet = Part { files, units };
+    kubelet.add(gate_unit::render(kubelet_unit, group.delivery.nodestrap.path.value.as_str(), GATE_PATH)?);
     let decisions = Decisions {
         kubelet_unit,
         proxied_units: vec![kubelet_unit],
-        kubelet: Part { files, units },
+        kubelet,
         programs,
         gate: Gate {
             path: path(GATE_PATH)?,
@@ -262,7 +265,7 @@ enum Guard {
 /// Apart from eksctl's drop-in, which stays as it is. A damaged gate is taken away and counts as absent; whoever starts
 /// the kubelet then starts the bootstrap too.
 fn gate_check(group: &CompleteGroup, guard: Guard) -> Result<Vec<u8>, RenderError> {
-    let mut unit = Section::new("Unit").words("Wants", &[BOOTSTRAP_UNIT]);
+    let mut unit = Section::new("Unit").words("Wants", &[BOOTSTRAP_UNIT, GATE_UNIT]).words("After", &[GATE_UNIT]);
     if guard == Guard::SkipWithoutGate {
         unit = unit.text("ConditionPathExists", GATE_PATH);
     }

@@ -186,6 +186,7 @@ fn bootstrap_unit(
             .text("Restart", "on-failure")
             .text("RestartSec", "10")
             .text("TimeoutStartSec", "1h")
+            .text("LimitCORE", "0")
             .text("ExecStartPre", command)
             .command("ExecStart", "/usr/bin/echo", literal(["node components bootstrapped"])),
         Section::new("Install").words("WantedBy", &["multi-user.target", KUBELET_UNIT]),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cluster::NONE;
 use super::delivery::complete_delivery;
 use super::os::{self, Traits};
-use super::{Check, containerd, default, derived, from, kubelet, lists, or_default, ours, release};
+use super::{Check, containerd, default, derived, from, kubelet, lists, or_default, ours, release, secrets};
 use crate::catalog::Component;
 use crate::complete::{
     CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines, GroupSpec,
@@ -93,6 +93,8 @@ pub(super) fn complete_group(
         program("the container runtime", &container_runtime.binary, true),
     ];
     lists::check_programs(&file_assets.files.value, &programs, check);
+    let urls = spec.delivery.store.urls.as_ref().or(cluster.delivery.store.urls.as_ref());
+    secrets::check_store(urls, secrets::held(cluster, role.value, &file_assets.files.value), check);
     CompleteGroup {
         sysctls: complete_sysctls(spec, cluster, &here),
         kernel_modules: complete_modules(spec, cluster, &here),

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bundle::BOOTSTRAP_UNIT;
+
 use super::{Check, default, derived};
 use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook, Keyring, TrustedAuthority};
 use crate::origin::{Origin, Setting};
@@ -221,15 +223,25 @@ fn below(inner: &str, outer: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether nodestrap writes there, and where to say instead what is wanted.
+/// Whether nodestrap writes or reads there, and where to say instead what is wanted.
 fn ours_at(path: &str) -> Option<(String, &'static str)> {
-    if let Some((_, why)) = NO_PLACE.iter().find(|(folder, _)| path == *folder || below(path, folder)) {
-        return Some((format!("no file can be at \"{path}\": {why}"), "choose another path"));
-    }
     if let Some((_, instead)) = OWN_FILES.iter().find(|(own, _)| *own == path) {
         return Some((format!("nodestrap writes \"{path}\" itself"), instead));
     }
-    let (own, _) = OWN_FILES.iter().find(|(own, _)| below(path, own) || below(own, path))?;
+    if let Some((_, why)) = NO_PLACE.iter().find(|(folder, _)| path == *folder || below(path, folder)) {
+        return Some((format!("no file can be at \"{path}\": {why}"), "choose another path"));
+    }
+    let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+    if name == BOOTSTRAP_UNIT && UNIT_FOLDERS.contains(&folder) {
+        let problem = format!("\"{path}\" is the unit that runs nodestrap, which this would replace");
+        return Some((problem, "add a drop-in for it with units"));
+    }
+    if name.starts_with('.') && name.ends_with(TEMPORARY) {
+        let problem = format!("no file can be at \"{path}\": nodestrap has names like this while it writes a file");
+        return Some((problem, "choose another path"));
+    }
+    let mut owned = OWN_FILES.iter().chain(NO_PLACE).map(|(own, _)| *own);
+    let own = owned.find(|own| below(path, own) || below(own, path))?;
     let problem = match below(path, own) {
         true => format!("nodestrap writes the file \"{own}\", so nothing can lie below it"),
         false => format!("\"{path}\" is a folder, in which nodestrap writes files"),
@@ -238,13 +250,23 @@ fn ours_at(path: &str) -> Option<(String, &'static str)> {
 }
 
 const UNIT_FOLDER: &str = "/etc/systemd/system";
+/// Where systemd looks for units, by all of their names.
+const UNIT_FOLDERS: [&str; 4] = [UNIT_FOLDER, "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+/// How a file is called that is not whole yet; see `host::files`.
+const TEMPORARY: &str = ".nodestrap-new";
 
-/// Where nothing stays that is written.
+/// Where nothing stays that is written, or nodestrap keeps what is its own.
 const NO_PLACE: &[(&str, &str)] = &[
     ("/dev", "it is not kept on a disk"),
     ("/proc", "it is the kernel's"),
     ("/sys", "it is the kernel's"),
+    ("/etc/nodestrap", "nodestrap's own settings lie there, and its bundle"),
+    ("/run/nodestrap", "nodestrap keeps there what it knows of this boot"),
+    ("/var/run/nodestrap", "nodestrap keeps there what it knows of this boot"),
     ("/var/lib/nodestrap", "nodestrap keeps its journal there"),
+    ("/var/lib/nodestrap-saved", "a reset keeps there what somebody changed"),
+    ("/var/lib/kubelet/kubeconfig", "the kubelet gets it when it joins"),
+    ("/var/lib/kubelet/pki/kubelet-client-current.pem", "the kubelet gets it when it joins"),
 ];
 
 /// What nodestrap writes, and where to say it instead.
@@ -262,8 +284,10 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("/etc/sysctl.d/91-nodestrap-user.conf", "write sysctls"),
     ("/etc/modules-load.d/nodestrap.conf", "write kernelModules"),
     ("/etc/modules-load.d/nodestrap-user.conf", "write kernelModules"),
+    ("/etc/systemd/system/nodestrap-gate.service", "it checks what the kubelet reads, and has no settings"),
     ("/etc/systemd/system/nodestrap-kernel.service", "write sysctls and kernelModules"),
     ("/etc/systemd/system/nodestrap-network.service", "write networking of the Cluster"),
+    ("/etc/systemd/system/nodestrap-spend-credentials.service", "write join of the Cluster"),
     ("/etc/systemd/system/nodestrap-trust.service", "write trust of the Cluster"),
     ("/etc/kubernetes/kube-proxy.yaml", "write kubeProxy.config of the Cluster"),
     ("/etc/kubernetes/manifests/kube-proxy.yaml", "write kubeProxy of the Cluster"),
@@ -277,4 +301,5 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("/etc/kubernetes/installer/kubelet.env", "write tectonic.kubeletImage of the Cluster"),
     ("/etc/kubernetes/installer/runtime-mappings.yaml", "write tectonic.runtimeMappings of the Cluster"),
     ("/etc/kubernetes/kubeconfig", "write join of the Cluster"),
+    ("/etc/tmpfiles.d/nodestrap-hooks.conf", "it makes the folder in which hooks leave what they say"),
 ];

@@ -12,6 +12,7 @@ mod networks;
 mod os;
 mod pki_folder;
 mod report;
+mod secrets;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ use crate::config_tree::{ConfigNode, ConfigTree};
 use crate::decode::Drafts;
 use crate::document::{Documents, Spec};
 use crate::items::Addresses;
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Severity};
 use crate::origin::{Origin, Setting};
 use crate::path;
 use crate::record::Place;
@@ -63,8 +64,11 @@ fn complete_with(spec: &Spec, pki_check: PkiCheck) -> Result<CompleteSpec, Vec<M
             CompleteNodeGroup { name: name.clone(), spec: group }
         })
         .collect();
-    let mistakes = check.drafts.finish();
-    if mistakes.is_empty() { Ok(CompleteSpec { name: name.clone(), cluster, groups }) } else { Err(mistakes) }
+    let found = check.drafts.finish();
+    if found.iter().any(|mistake| mistake.severity == Severity::Error) {
+        return Err(found);
+    }
+    Ok(CompleteSpec { name: name.clone(), cluster, groups, warnings: found })
 }
 
 /// What is wrong beside mistakes that keep a spec from being completed: only what no value depends on that may be one of
@@ -158,6 +162,10 @@ impl Check<'_> {
 
     fn report(&self, origin: Option<&Origin>, message: impl Into<String>, advice: impl Into<String>) {
         self.drafts.report(self.span(origin), message).advise(advice);
+    }
+
+    fn warn(&self, origin: Option<&Origin>, message: impl Into<String>, advice: impl Into<String>) {
+        self.drafts.warn(self.span(origin), message).advise(advice);
     }
 
     /// About an item of a list.

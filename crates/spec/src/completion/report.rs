@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Check, or_default};
+use super::{Check, or_default, secrets};
 use crate::complete::{CompleteReport, ReportSpec};
 
 pub(super) fn complete_report(spec: &ReportSpec, check: &Check<'_>) -> CompleteReport {
@@ -12,6 +12,10 @@ pub(super) fn complete_report(spec: &ReportSpec, check: &Check<'_>) -> CompleteR
         if let Some(origin) = authority.or(headers) {
             check.report(Some(origin), "nobody is told: report.webhook is missing", "write webhook: https://… too");
         }
+    }
+    let has_headers = spec.headers.as_ref().is_some_and(|headers| !headers.value.is_empty());
+    if let Some(webhook) = &spec.webhook {
+        secrets::check_webhook(webhook, has_headers, check);
     }
     if let Some(headers) = &spec.headers {
         for (name, value) in &headers.value {

@@ -159,9 +159,10 @@ impl UnitStates {
     pub(crate) fn are_settled(&self) -> bool {
         let passing = ["activating", "deactivating", "reloading"];
         let is_at_work = |(name, unit): (&String, &Shown)| {
-            // It runs until the node has its range, and counts as active from then on.
-            let seeks_range = name == "nodestrap-network.service" && unit["SubState"] == "running";
-            seeks_range || passing.contains(&unit["ActiveState"].as_str())
+            // They run until the node has its range, and its own certificate.
+            let followers = ["nodestrap-network.service", "nodestrap-spend-credentials.service"];
+            let is_waiting = followers.contains(&name.as_str()) && unit["SubState"] == "running";
+            is_waiting || passing.contains(&unit["ActiveState"].as_str())
         };
         !self.0.iter().any(is_at_work)
     }

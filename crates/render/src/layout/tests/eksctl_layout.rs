@@ -41,11 +41,13 @@ fn the_files_lie_where_the_seed_says() {
         "/etc/systemd/system/k8s-node-bootstrap.service.d/10-gate.conf",
         DROP_IN,
         "/etc/systemd/system/kubelet.service.d/20-nodestrap-gate.conf",
+        "/etc/systemd/system/nodestrap-gate.service",
     ];
     assert_eq!(paths(&bundle), expected);
     assert_eq!(bundle.gate.path, "/etc/eksctl/kubelet.local.env");
     assert_eq!(bundle.gate.facts, GateFact::ALL.iter().copied().collect());
-    assert_eq!(units(&bundle), [("containerd.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)]);
+    let started = [("containerd.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)];
+    assert_eq!(units(&bundle), [&started[..], &[("nodestrap-gate.service", Start::ByOthers)]].concat());
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);
 }
 
@@ -58,7 +60,8 @@ fn the_gate_of_the_layout_is_what_the_bootstrap_and_the_kubelet_look_at() {
         let bootstrap = unit(&bundle, "k8s-node-bootstrap.service.d/10-gate.conf");
         assert_eq!(directives(bootstrap), ["ConditionPathExists=!/etc/eksctl/kubelet.local.env"]);
         let check = unit(&bundle, &format!("{kubelet}.d/20-nodestrap-gate.conf"));
-        let mut expected = vec!["Wants=k8s-node-bootstrap.service"];
+        let mut expected =
+            vec!["Wants=k8s-node-bootstrap.service nodestrap-gate.service", "After=nodestrap-gate.service"];
         expected.extend(skipped.then_some("ConditionPathExists=/etc/eksctl/kubelet.local.env"));
         expected.push("ExecStartPre=/usr/bin/nodestrap gate --path /etc/eksctl/kubelet.local.env");
         assert_eq!(directives(check), expected, "{case}");
@@ -281,6 +284,7 @@ fn ubuntu_gets_settings_of_a_snap_instead_of_a_drop_in() {
             ("containerd.service", Start::BeforeGate),
             ("nodestrap-kubelet-gate.path", Start::BeforeGate),
             ("snap.kubelet-eks.daemon.service", Start::AfterGate),
+            ("nodestrap-gate.service", Start::ByOthers),
         ]
     );
     assert_eq!(

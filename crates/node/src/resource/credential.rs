@@ -1,0 +1,289 @@
+//! The kubelet's own credentials: its kubeconfig, and the client certificate that it got when it joined.
+//!
+//! The kubelet makes them, and takes what it finds for its own. So what a former life left, under an authority that the bundle
+//! does not know, is set aside before the gate opens; a kubeconfig under a known authority that leads to another server is
+//! rewritten. A certificate's issuer says nothing: the authority for clients need not be the one of the server.
+
+use std::path::{Path, PathBuf};
+
+use bundle::resource::{Aspect, Difference};
+use bundle::{Bundle, Join, sha256_hex};
+use data_encoding::BASE64;
+use engine::{Condition, History, StepContext, StepError};
+use host::disk::{Disk, DiskError, Kind};
+use host::files::{self, FileError};
+use serde::{Deserialize, Serialize};
+
+use super::file::{FILES_DEADLINE, SAVED_FOLDER};
+use super::record::Record;
+use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified};
+use crate::authority::authority_keys;
+use crate::failure::{disk_error, file_error};
+use crate::kubeconfig::{Destination, parse_destination};
+use crate::reset::ResetAction;
+use crate::store::STATE_FOLDER_MODE;
+
+pub(crate) struct Credentials;
+
+/// No kubeconfig, certificate or key is near this size.
+const LIMIT: u64 = 1024 * 1024;
+/// Of the digest of a kubeconfig, to tell one former life from another.
+const FOLDER_DIGITS: usize = 12;
+
+/// What the kubelet would take for its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// None, or none that says where it leads: the kubelet asks to join.
+    Nothing,
+    /// Of this cluster, and as the bundle wants it.
+    Own,
+    /// Of this cluster, but it leads to another server or trusts other authorities.
+    /// With how it should read, if that can be said.
+    Elsewhere {
+        server: String,
+        text: Option<String>,
+    },
+    Foreign {
+        server: String,
+        saved: String,
+    },
+}
+
+/// `None`: the kubelet of this bundle makes no kubeconfig, it is given one.
+pub(crate) fn made_by_kubelet(bundle: &Bundle) -> Option<&Path> {
+    let path = &bundle.join.kubeconfig;
+    bundle.file(path).is_none().then(|| path.as_path())
+}
+
+pub(crate) fn observe(disk: &dyn Disk, bundle: &Bundle) -> Result<Found, DiskError> {
+    let Some(path) = made_by_kubelet(bundle) else { return Ok(Found::Nothing) };
+    let Some(bytes) = disk.read(path, LIMIT)? else { return Ok(Found::Nothing) };
+    let text = String::from_utf8_lossy(&bytes);
+    // As client-go has it: a name that is not absolute is meant beside the kubeconfig.
+    let beside = |file: &str| disk.read(&path.parent().unwrap_or(Path::new("/")).join(file), LIMIT).ok().flatten();
+    let Some(found) = parse_destination(&text, beside) else { return Ok(Found::Nothing) };
+    Ok(judge(&text, found, &wanted(bundle)))
+}
+
+/// Whether the kubelet has a certificate of its own, of whichever cluster.
+pub(crate) fn has_certificate(disk: &dyn Disk, join: &Join) -> Result<bool, DiskError> {
+    Ok(disk.stat(join.client_certificate.as_path())?.is_some())
+}
+
+/// Whether the kubelet has credentials of this cluster: those of another one are no sign that it has joined.
+pub(crate) fn has_joined(disk: &dyn Disk, bundle: &Bundle) -> Result<bool, DiskError> {
+    Ok(has_certificate(disk, &bundle.join)?
+        && match made_by_kubelet(bundle) {
+            None => true,
+            Some(_) => matches!(observe(disk, bundle)?, Found::Own | Found::Elsewhere { .. }),
+        })
+}
+
+/// Where the bundle leads. Without what the node joins with, which may be spent, the authorities among its public files are
+/// good enough to recognise the cluster by.
+fn wanted(bundle: &Bundle) -> Destination {
+    let content = |path: &str| bundle.file(path).map(|file| file.content.to_vec());
+    let joining = content(&bundle.join.bootstrap_kubeconfig).unwrap_or_default();
+    let server = bundle.join.api_server.clone();
+    match parse_destination(&String::from_utf8_lossy(&joining), content) {
+        Some(destination) => Destination { server, ..destination },
+        None => {
+            let public = bundle.files.iter().filter(|file| !file.is_secret());
+            let authorities = public.flat_map(|file| file.content.to_vec()).collect();
+            Destination { server, authorities, embedded: false }
+        }
+    }
+}
+
+fn judge(text: &str, found: Destination, wanted: &Destination) -> Found {
+    let (trusted, known) = (authority_keys(&found.authorities), authority_keys(&wanted.authorities));
+    if trusted.is_empty() || known.is_empty() {
+        // Nobody can tell.
+        return Found::Nothing;
+    }
+    if trusted.is_disjoint(&known) {
+        let digits = &sha256_hex(text.as_bytes())[..FOLDER_DIGITS];
+        return Found::Foreign { server: found.server, saved: format!("{SAVED_FOLDER}/credentials-{digits}") };
+    }
+    // An authority that is being replaced overlaps for a while; whoever does not follow would be foreign in the end.
+    let trusts_all = trusted == known || !(found.embedded && wanted.embedded);
+    if same_server(&found.server, &wanted.server) && trusts_all {
+        return Found::Own;
+    }
+    Found::Elsewhere { text: rewrite(text, &found, wanted), server: found.server }
+}
+
+fn same_server(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
+/// The same kubeconfig with the wanted server and authorities; `None` if it is written in a way that cannot be changed line by
+/// line, as no kubelet writes it.
+fn rewrite(text: &str, found: &Destination, wanted: &Destination) -> Option<String> {
+    let mut values = vec![("server: ", wanted.server.clone())];
+    if found.embedded && wanted.embedded {
+        values.push(("certificate-authority-data: ", BASE64.encode(&wanted.authorities)));
+    }
+    let line = |line: &str| {
+        let start = line.len() - line.trim_start_matches([' ', '-']).len();
+        let (indent, rest) = line.split_at(start);
+        let changed = values.iter().find(|(key, _)| rest.starts_with(key));
+        changed.map_or_else(|| line.to_owned(), |(key, value)| format!("{indent}{key}{value}"))
+    };
+    let rewritten = text.lines().map(line).collect::<Vec<_>>().join("\n") + "\n";
+    let leads_there = |now: Destination| {
+        let trusts = if found.embedded && wanted.embedded { &wanted.authorities } else { &found.authorities };
+        same_server(&now.server, &wanted.server) && now.authorities == *trusts
+    };
+    parse_destination(&rewritten, |_| Some(found.authorities.clone())).is_some_and(leads_there).then_some(rewritten)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Action {
+    /// What the kubelet would take for its own is of this cluster and leads to its server, or is set aside.
+    SettleCredentials { kubeconfig: String, server: String },
+}
+
+impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        let Self::SettleCredentials { kubeconfig, server } = self;
+        format!("{kubeconfig}, if it is there, is for {server}")
+    }
+
+    fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
+        let Self::SettleCredentials { kubeconfig, server } = self;
+        Ok(match observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))? {
+            Found::Nothing | Found::Own => Condition::AlreadySo,
+            Found::Elsewhere { server: other, .. } => Condition::Needed(match same_server(&other, server) {
+                true => format!("{kubeconfig} trusts other authorities than the bundle"),
+                false => format!("{kubeconfig} leads to {other}, not to {server}"),
+            }),
+            Found::Foreign { server: other, .. } => Condition::Needed(format!(
+                "{kubeconfig} is of another cluster, {other}, whose authority the bundle does not know"
+            )),
+        })
+    }
+
+    fn apply(&self, node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+        let Self::SettleCredentials { kubeconfig, .. } = self;
+        let path = Path::new(kubeconfig);
+        let found = observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))?;
+        if matches!(found, Found::Elsewhere { .. } | Found::Foreign { .. }) {
+            // It reads them when it starts.
+            node.forget_starts([&node.bundle.join.kubelet_unit])?;
+        }
+        match found {
+            Found::Nothing | Found::Own => Ok(()),
+            Found::Elsewhere { text: None, .. } => {
+                Err(StepError::needs_operator(format!("{kubeconfig:?} cannot be changed line by line"))
+                    .with_advice("write the server of the spec into it, or move it away: the kubelet then joins anew"))
+            }
+            Found::Elsewhere { text: Some(text), .. } => {
+                let owner = node.tools.ownership.owner();
+                files::write_durable(node.tools.disk, path, 0o600, text.as_bytes(), owner)
+                    .map_err(|error| file_error(&error))
+            }
+            Found::Foreign { server, saved } => {
+                set_aside(node, path, &saved).map_err(|error| file_error(&error))?;
+                context.detail(format!("{kubeconfig} was of another cluster, {server}; kept in {saved}"));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The certificates first: without its kubeconfig, nothing says any more whose they were.
+fn set_aside(node: &Node<'_>, kubeconfig: &Path, saved: &str) -> Result<(), FileError> {
+    let disk = node.tools.disk;
+    for folder in [SAVED_FOLDER, saved] {
+        files::make_folder_durable(disk, Path::new(folder), STATE_FOLDER_MODE)?;
+    }
+    let certificates = node.bundle.join.client_certificate.as_path().parent().unwrap_or(Path::new("/"));
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for name in disk.list(certificates)? {
+        // As the kubelet calls its own: kubelet-client-DATE.pem, kubelet-server-DATE.pem, and links to the newest.
+        if name.starts_with("kubelet-client-") || name.starts_with("kubelet-server-") {
+            paths.push(certificates.join(name));
+        }
+    }
+    for path in paths.iter().map(PathBuf::as_path).chain([kubeconfig]) {
+        let Some(stat) = disk.stat(path)? else { continue };
+        // A link is only a name; what it leads to lies beside it.
+        if stat.kind == Kind::File
+            && let Some(content) = disk.read(path, LIMIT)?
+        {
+            let copy = format!("{saved}{}", path.display());
+            files::write_durable(disk, Path::new(&copy), stat.mode, &content, node.tools.ownership.owner())?;
+        }
+        files::remove_durable(disk, path)?;
+    }
+    Ok(())
+}
+
+impl Family for Credentials {
+    fn keep(&self, node: &Node<'_>, _: &Record, record: &mut Record) -> Result<(), StepError> {
+        if let Found::Foreign { saved, .. } =
+            observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))?
+        {
+            record.credentials.insert(saved);
+        }
+        Ok(())
+    }
+
+    fn verify(&self, node: &Node<'_>) -> Result<Verified, StepError> {
+        let path = node.bundle.join.kubeconfig.as_str();
+        let found = match observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))? {
+            Found::Nothing | Found::Own => return Ok(Verified::default()),
+            Found::Elsewhere { server, .. } => server,
+            Found::Foreign { server, .. } => format!("{server}, of another cluster"),
+        };
+        let drift = Difference::new(path, Aspect::Content, node.bundle.join.api_server.clone(), found);
+        Ok(Verified { drift: vec![drift], remarks: Vec::new() })
+    }
+
+    /// What was set aside stays so.
+    fn find_obsolete(&self, _: &Node<'_>, _: &Record, _: &mut Record) -> Result<(), StepError> {
+        Ok(())
+    }
+
+    fn undo(&self, record: &Record) -> Vec<UndoStep> {
+        let tell = Undo::TellOfCredentials { folders: record.credentials.iter().cloned().collect() };
+        let step = || UndoStep {
+            phase: UndoPhase::Tell,
+            id: "tell-of-credentials".to_owned(),
+            deadline: FILES_DEADLINE,
+            barrier: false,
+            action: ResetAction::Credential(tell),
+        };
+        (!record.credentials.is_empty()).then(step).into_iter().collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Undo {
+    /// A kubelet would take them for its own again, so they stay where they are.
+    TellOfCredentials { folders: Vec<String> },
+}
+
+impl Deed<Undoing<'_>> for Undo {
+    fn describe(&self) -> String {
+        let Self::TellOfCredentials { folders } = self;
+        format!("{}: stays", folders.join(" "))
+    }
+
+    fn check(&self, _: &Undoing<'_>, history: &History) -> Result<Condition, StepError> {
+        let Self::TellOfCredentials { folders } = self;
+        Ok(match history.done_before {
+            true => Condition::AlreadySo,
+            false => Condition::Needed(format!("{} stays", folders.join(", "))),
+        })
+    }
+
+    fn apply(&self, _: &Undoing<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+        let Self::TellOfCredentials { folders } = self;
+        context.detail(format!("{} has credentials of another cluster, from before; not put back", folders.join(", ")));
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether the kubelet may start: what `nodestrap gate` finds before each start, and what it does about it.
+//!
+//! ```text
+//! gate absent                                   → shut
+//! this disk was complete on another machine      → refused; the gate stays, since that machine may get its disk back
+//! gate damaged, or a file that the kubelet reads → taken away: the bootstrap runs again and mends it, in the same boot
+//! such a file changed by somebody                → open, with a word: an edit survives a restart
+//! no record of what was written                  → open, with a word
+//! ```
+//!
+//! Reads the gate, the record of the last complete state and the files that the kubelet reads; writes nothing but takes the
+//! gate away, and that durably.
+
+use std::path::Path;
+
+use bundle::resource::damage::{Judgement, judge};
+use bundle::resource::file::Found;
+use bundle::{FileDigest, GATE_PATHS, Manifest};
+use host::disk::{Disk, DiskError, Look};
+use host::files::{self, FileError};
+use host::machine::Machine;
+
+use crate::complete;
+use crate::ownership::{MachineVerdict, compare_machine};
+use crate::refusals::Refusal;
+use crate::resource::Ownership;
+use crate::resource::credential::has_certificate;
+use crate::resource::file::{COMPARED_BYTES, found};
+use crate::resource::gate::{self, GateState};
+
+/// What stands at the kubelet's gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The kubelet may start; what people should know all the same.
+    Open { remarks: Vec<String> },
+    /// The node is not complete yet.
+    Shut,
+    /// It was open, and is not any more.
+    TakenAway { reason: String },
+    /// It is open, but for another machine.
+    AnotherMachine(Refusal),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VouchError {
+    #[error("{path:?} is not the gate of any layout; they are {}", GATE_PATHS.join(" and "))]
+    NotAGate { path: String },
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl From<DiskError> for VouchError {
+    fn from(error: DiskError) -> Self {
+        Self::File(error.into())
+    }
+}
+
+pub fn vouch(disk: &dyn Disk, machine: &dyn Machine, path: &str) -> Result<Verdict, VouchError> {
+    if !GATE_PATHS.contains(&path) {
+        return Err(VouchError::NotAGate { path: path.to_owned() });
+    }
+    let bundle = match gate::observe(disk, path)? {
+        GateState::Absent => return Ok(Verdict::Shut),
+        GateState::Damaged { reason } => {
+            return take_away(disk, path, format!("the gate {path} was damaged ({reason})"));
+        }
+        GateState::Open { bundle, .. } => bundle,
+    };
+    let complete = complete::load(disk)?;
+    let mut remarks = Vec::new();
+    // Ids that cannot be read say nothing about the machine, and do not keep the kubelet back.
+    let now = machine.identity().unwrap_or_default();
+    match complete.as_ref().map(|complete| compare_machine(complete, &now)) {
+        None | Some(MachineVerdict::Own) => {}
+        Some(MachineVerdict::Changed { remark }) => remarks.push(remark),
+        Some(MachineVerdict::Another(refusal)) => return Ok(Verdict::AnotherMachine(refusal)),
+    }
+    let Some(complete) = complete.filter(|complete| complete.manifest.bundle == *bundle) else {
+        let remark = "nothing tells what was written here for this gate, so the files that the kubelet reads are not \
+                      compared; the next `nodestrap apply` notes it down";
+        remarks.push(remark.to_owned());
+        return Ok(Verdict::Open { remarks });
+    };
+    match compare_files(disk, &complete.manifest)? {
+        Compared::Damaged { file, what } => {
+            take_away(disk, path, format!("{file}, which the kubelet reads, is damaged: {what}"))
+        }
+        Compared::Usable { remarks: drift } => {
+            remarks.extend(drift);
+            Ok(Verdict::Open { remarks })
+        }
+    }
+}
+
+fn take_away(disk: &dyn Disk, path: &str, reason: String) -> Result<Verdict, VouchError> {
+    files::remove_durable(disk, Path::new(path))?;
+    Ok(Verdict::TakenAway { reason })
+}
+
+enum Compared {
+    Usable { remarks: Vec<String> },
+    Damaged { file: String, what: String },
+}
+
+/// The first damage ends it: whoever mends that looks at all the others, too.
+fn compare_files(disk: &dyn Disk, manifest: &Manifest) -> Result<Compared, DiskError> {
+    let has_joined = has_certificate(disk, &manifest.join)?;
+    let mut remarks = Vec::new();
+    for file in manifest.read_by_kubelet(has_joined) {
+        match judge_file(disk, file)? {
+            Judgement::AsWritten => {}
+            Judgement::Drift(what) => remarks.push(format!(
+                "{} is not as nodestrap wrote it: {what}; the kubelet starts with it, and the next `nodestrap apply` puts it \
+                 back",
+                file.path
+            )),
+            Judgement::Damage(what) => return Ok(Compared::Damaged { file: file.path.to_string(), what }),
+        }
+    }
+    Ok(Compared::Usable { remarks })
+}
+
+fn judge_file(disk: &dyn Disk, file: &FileDigest) -> Result<Judgement, DiskError> {
+    Ok(match disk.look(file.path.as_path(), COMPARED_BYTES)? {
+        None => judge(file, &Found::Absent),
+        Some(Look { stat, content }) => judge(file, &found(&stat, content.as_deref(), Ownership::Keep)),
+    })
+}

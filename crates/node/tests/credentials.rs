@@ -1,0 +1,173 @@
+//! What the kubelet would take for its own: credentials of another cluster are set aside, those of this one follow the bundle.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use bundle::Bundle;
+use data_encoding::BASE64;
+use engine::RunOutcome;
+use host::disk::{Disk as _, Kind};
+use host::fake::{Crash, Moment};
+use host::units::UnitName;
+use node::{Phase, ResetOptions, SAVED_FOLDER};
+use pki::Authority;
+use support::{FakeNode, bundle, clock, expect_converged, rich_bundle, surroundings};
+
+const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+const DATED: &str = "kubelet-client-2026-01-01-00-00-00.pem";
+const SERVER: &str = "https://10.0.0.10:6443";
+
+fn stranger() -> String {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+    let day = Duration::from_secs(86_400);
+    Authority::create("kubernetes", pki::Validity { start: now - day, lifetime: day * 365 })
+        .expect("an authority")
+        .certificate_pem()
+        .to_owned()
+}
+
+/// The authority that the bundle's nodes join with.
+fn own_authority(bundle: &Bundle) -> String {
+    let file = bundle.file("/etc/kubernetes/pki/ca.crt").expect("the example has it");
+    String::from_utf8(file.content.to_vec()).expect("text")
+}
+
+/// As a kubelet writes it.
+fn kubeconfig(server: &str, authorities: &str) -> String {
+    format!(
+        "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: {server}\n  name: \
+         default-cluster\ncontexts:\n- context:\n    cluster: default-cluster\n    namespace: default\n    user: \
+         default-auth\n  name: default-context\ncurrent-context: default-context\nkind: Config\nusers:\n- name: \
+         default-auth\n  user:\n    client-certificate: {CURRENT}\n    client-key: {CURRENT}\n",
+        BASE64.encode(authorities.as_bytes())
+    )
+}
+
+fn write(node: &FakeNode, path: &str, text: &str) {
+    host::files::write_durable(&node.disk.uncounted(), Path::new(path), 0o600, text.as_bytes(), None).expect("written");
+}
+
+fn read(node: &FakeNode, path: &str) -> Option<String> {
+    let bytes = node.disk.read(Path::new(path), 1 << 20).expect("readable");
+    bytes.map(|bytes| String::from_utf8(bytes).expect("text"))
+}
+
+/// A kubelet joined here: its kubeconfig, a certificate by date, and the link to it.
+fn join(node: &FakeNode, kubeconfig: &str) {
+    write(node, KUBECONFIG, kubeconfig);
+    write(node, &format!("/var/lib/kubelet/pki/{DATED}"), "certificate and key\n");
+    write(node, "/var/lib/kubelet/pki/kubelet.crt", "self-signed\n");
+    node.disk.uncounted().symlink(DATED, Path::new(CURRENT)).expect("linked");
+}
+
+fn phase(node: &FakeNode, bundle: &Bundle) -> Phase {
+    node::observe_status(&node.host(), Ok(bundle.clone().into())).expect("a status").0.phase
+}
+
+fn saved(node: &FakeNode) -> Vec<String> {
+    node.disk.list(Path::new(SAVED_FOLDER)).expect("listed")
+}
+
+/// The issuer has the same name as the cluster's authority, as with every cluster that kubeadm or nodestrap makes.
+#[test]
+fn credentials_of_a_former_life_are_set_aside_and_never_taken_for_joined() {
+    let bundle = rich_bundle();
+    let node = FakeNode::new(&bundle);
+    let foreign = kubeconfig("https://old:6443", &stranger());
+    join(&node, &foreign);
+    let report = node.apply(&bundle, 0).expect("runs");
+    expect_converged(&report, "first");
+    let said = report.step("settle-credentials").and_then(|step| step.detail.clone()).unwrap_or_default();
+    assert!(said.contains("of another cluster, https://old:6443") && said.contains(SAVED_FOLDER), "{said}");
+    assert_eq!((read(&node, KUBECONFIG), phase(&node, &bundle)), (None, Phase::Joining));
+    assert!(node.disk.stat(Path::new(CURRENT)).expect("readable").is_none());
+    assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"]);
+    let [folder] = saved(&node).try_into().expect("one folder");
+    let kept = |path: &str| read(&node, &format!("{SAVED_FOLDER}/{folder}{path}"));
+    assert_eq!(kept(KUBECONFIG).as_deref(), Some(foreign.as_str()));
+    assert_eq!(kept(&format!("/var/lib/kubelet/pki/{DATED}")).as_deref(), Some("certificate and key\n"));
+    assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+
+    join(&node, &kubeconfig(SERVER, &own_authority(&bundle)));
+    assert_eq!(phase(&node, &bundle), Phase::Joined);
+    let clock = clock();
+    let reset = node::reset(&node.host(), Some(&bundle), ResetOptions::default(), &surroundings(&clock, 0));
+    let report = reset.expect("it runs").0.expect("a report");
+    let told = report.step("tell-of-credentials").and_then(|step| step.detail.clone()).unwrap_or_default();
+    assert!(told.contains(&folder), "{told}");
+    assert_eq!(saved(&node), [folder]);
+}
+
+#[test]
+fn whoever_dies_while_setting_aside_loses_nothing_and_never_leaves_the_certificate_alone() {
+    let bundle = bundle();
+    let foreign = kubeconfig("https://old:6443", &stranger());
+    let image = || {
+        let node = FakeNode::new(&bundle);
+        join(&node, &foreign);
+        node
+    };
+    let effects = {
+        let node = image();
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "clean");
+        node.disk.crash_point().log()
+    };
+    let touches = |effect: &String| [SAVED_FOLDER, "/var/lib/kubelet"].iter().any(|path| effect.contains(path));
+    let (first, last) = (effects.iter().position(touches), effects.iter().rposition(touches));
+    let (first, last) = (first.expect("set aside") as u64, last.expect("set aside") as u64);
+    for at in first..=last + 2 {
+        for crash in [Crash::ProcessKill, Crash::PowerLoss] {
+            let node = image();
+            node.disk.crash_point().crash_at(at, Moment::Before);
+            let _ = node.apply(&bundle, 0);
+            let node = node.after(crash, at);
+            let case = format!("{crash:?} at {at}");
+            if read(&node, KUBECONFIG).is_none() {
+                assert!(node.disk.stat(Path::new(CURRENT)).expect("readable").is_none(), "{case}");
+            }
+            expect_converged(&node.apply(&bundle, 0).expect("runs"), &case);
+            let [folder] = saved(&node).try_into().expect("one folder");
+            let certificate = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{DATED}");
+            assert_eq!(read(&node, &certificate).as_deref(), Some("certificate and key\n"), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_renamed_api_server_and_a_rotated_authority_are_followed_and_the_node_stays() {
+    let bundle = bundle();
+    let (own, next) = (own_authority(&bundle), stranger());
+    for before in [
+        kubeconfig("https://renamed.example:6443", &own),
+        kubeconfig(SERVER, &format!("{own}{next}")),
+        kubeconfig("https://renamed.example:6443", &format!("{next}{own}")),
+    ] {
+        let node = FakeNode::new(&bundle);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+        join(&node, &before);
+        assert_eq!(phase(&node, &bundle), Phase::Joined, "another address is no other cluster");
+        let jobs = node.units.jobs().len();
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "followed");
+        assert_eq!(read(&node, KUBECONFIG), Some(kubeconfig(SERVER, &own)));
+        assert_eq!(read(&node, CURRENT).as_deref(), Some("certificate and key\n"), "nothing is destroyed");
+        assert_eq!(node.units.jobs()[jobs..], [UnitName("kubelet.service".to_owned())], "it reads it when it starts");
+        assert!(saved(&node).is_empty());
+        assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+    }
+}
+
+#[test]
+fn what_does_not_say_whose_it_is_stays_and_is_no_sign_of_having_joined() {
+    let bundle = rich_bundle();
+    for text in ["", "\0\0\0\0", "apiVersion: v1\nkind: Config\n"] {
+        let node = FakeNode::new(&bundle);
+        join(&node, text);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), text);
+        assert_eq!((read(&node, KUBECONFIG).as_deref(), phase(&node, &bundle)), (Some(text), Phase::Joining));
+        let link = node.disk.stat(Path::new(CURRENT)).expect("readable").expect("there");
+        assert!(matches!(link.kind, Kind::Link { .. }));
+    }
+}

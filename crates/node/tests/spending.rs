@@ -1,0 +1,183 @@
+//! Bootstrap credentials are taken away once they have done their work, and a node does not miss them, whatever is killed
+//! meanwhile.
+
+mod support;
+
+use std::path::Path;
+
+use bundle::{BUNDLE_PATH, Bundle};
+use engine::RunOutcome;
+use host::disk::{Disk, Kind};
+use host::fake::{Crash, FakeDisk, Moment};
+use node::{KEPT_BUNDLES_FOLDER, KEPT_PLATFORM_PATH, Verdict};
+use serde_json::json;
+use support::{FakeNode, GATE, bundle, clock, expect_converged};
+
+/// What a kubelet gets for a token.
+fn join(node: &FakeNode, bundle: &Bundle) {
+    write(&node.disk, &bundle.join.client_certificate, "-----BEGIN CERTIFICATE-----\n");
+}
+
+fn write(disk: &FakeDisk, path: &str, text: &str) {
+    host::files::write_durable(&disk.uncounted(), Path::new(path), 0o600, text.as_bytes(), None).expect("written");
+}
+
+fn read(disk: &FakeDisk, path: &str) -> Option<String> {
+    disk.read(Path::new(path), 1 << 22).expect("readable").map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A complete node that has joined, with the bundle in every place where a node may keep it.
+fn joined(bundle: &Bundle) -> FakeNode {
+    let node = FakeNode::new(bundle);
+    expect_converged(&node.apply(bundle, 0).expect("runs"), "first");
+    join(&node, bundle);
+    write(&node.disk, &format!("{KEPT_BUNDLES_FOLDER}/{}.json", bundle.digest().hex()), &bundle.to_json());
+    let said = json!({"value": "x", "source": "y"});
+    let metadata = json!({"platform": said, "instanceId": said, "instanceType": said, "localIpv4": said, "region": said, "zone": said});
+    let payload = json!({"source": "z", "text": bundle.to_json()});
+    let record = json!({"holdsFor": {"machine": "k"}, "metadata": metadata, "payload": payload}).to_string();
+    let digest = engine::Digest::of(record.as_bytes());
+    write(&node.disk, KEPT_PLATFORM_PATH, &format!("{}\n{record}\n", digest.hex()));
+    node
+}
+
+/// The token, as it stands in the kubeconfig.
+fn token(bundle: &Bundle) -> String {
+    let kubeconfig = bundle.file(&bundle.join.bootstrap_kubeconfig).expect("it is there").content.text().expect("text");
+    let line = kubeconfig.lines().find(|line| line.contains("token:")).expect("it has a token");
+    line.split_once("token:").expect("a value").1.trim().trim_matches('"').to_owned()
+}
+
+/// Files of ours that hold the token.
+fn holders(disk: &FakeDisk, token: &str, folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in disk.list(Path::new(folder)).expect("listed") {
+        let path = format!("{folder}/{name}");
+        match disk.stat(Path::new(&path)).expect("stat").map(|stat| stat.kind) {
+            Some(Kind::Folder) => found.extend(holders(disk, token, &path)),
+            Some(Kind::File) if read(disk, &path).is_some_and(|text| text.contains(token)) => found.push(path),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn all_holders(node: &FakeNode, token: &str) -> Vec<String> {
+    ["/etc", "/var", "/run"].iter().flat_map(|folder| holders(&node.disk, token, folder)).collect()
+}
+
+fn own_bundle(node: &FakeNode) -> Bundle {
+    Bundle::parse(read(&node.disk, BUNDLE_PATH).expect("it is there").as_bytes()).expect("it is whole")
+}
+
+fn spend(node: &FakeNode) {
+    let spendable = node::find_spendable(&node.disk).expect("looked").expect("something is left");
+    node::spend(&node.disk, &spendable).expect("spent");
+}
+
+#[track_caller]
+fn assert_nothing_is_missed(node: &FakeNode, bundle: &Bundle) {
+    let verified = node::verify(&node.host(), bundle, &clock()).expect("looked");
+    assert!(verified.drift.is_empty(), "{:?}", verified.drift);
+    assert_eq!(node.apply(bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+    assert_eq!(
+        node::vouch(&node.disk, node.host().machine.as_ref(), GATE).expect("looked"),
+        Verdict::Open { remarks: Vec::new() }
+    );
+}
+
+#[test]
+fn what_is_spent_is_gone_from_every_copy_and_nobody_misses_it() {
+    let bundle = bundle();
+    let (node, token) = (joined(&bundle), token(&bundle));
+    assert_eq!(all_holders(&node, &token).len(), 4, "the file, the bundle, a fetched one, the platform's");
+    spend(&node);
+    assert_eq!(all_holders(&node, &token), [""; 0]);
+    let own = own_bundle(&node);
+    assert_eq!((own.digest(), &own), (bundle.digest(), &bundle), "it is still the bundle that it was");
+    assert!(node::find_spendable(&node.disk).expect("looked").is_none(), "nothing is left to do");
+    for bundle in [&own, &bundle] {
+        assert_nothing_is_missed(&node, bundle);
+    }
+    write(&node.disk, BUNDLE_PATH, &bundle.to_json());
+    assert_nothing_is_missed(&node, &bundle);
+    assert_eq!(all_holders(&node, &token), [""; 0]);
+}
+
+#[test]
+fn a_kubelet_that_lost_its_certificate_needs_the_bundle_again() {
+    let bundle = bundle();
+    let (node, token) = (joined(&bundle), token(&bundle));
+    spend(&node);
+    host::files::remove_durable(&node.disk, bundle.join.client_certificate.as_path()).expect("removed");
+    assert!(matches!(
+        node::vouch(&node.disk, node.host().machine.as_ref(), GATE).expect("looked"),
+        Verdict::TakenAway { .. }
+    ));
+    let RunOutcome::Failed { message, advice, .. } = node.apply(&own_bundle(&node), 0).expect("runs").outcome else {
+        panic!("nobody can join with nothing");
+    };
+    assert!(message.contains("were spent when it joined"), "{message}");
+    assert!(advice.is_some_and(|advice| advice.contains("deliver the bundle again")));
+    assert!(!node.gate_is_open());
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "delivered again");
+    assert!(all_holders(&node, &token).contains(&bundle.join.bootstrap_kubeconfig.to_string()));
+    join(&node, &bundle);
+    spend(&node);
+    assert_eq!(all_holders(&node, &token), [""; 0]);
+}
+
+#[test]
+fn other_credentials_are_written_to_a_node_that_spent_its_first() {
+    let bundle = bundle();
+    let node = joined(&bundle);
+    spend(&node);
+    let mut other = bundle.clone();
+    let place = other.join.bootstrap_kubeconfig.clone();
+    let file = other.files.iter_mut().find(|file| file.path == place).expect("it is there");
+    let content = file.content.text().expect("text").replace(&token(&bundle), "fedcba.fedcba9876543210");
+    file.content = content.clone().into();
+    write(&node.disk, BUNDLE_PATH, &other.to_json());
+    // Not applied yet: what was spent is not what was delivered.
+    assert!(node::find_spendable(&node.disk).expect("looked").is_none());
+    expect_converged(&node.apply(&other, 0).expect("runs"), "another token");
+    assert_eq!(read(&node.disk, &place), Some(content));
+}
+
+#[test]
+fn killed_at_any_instant_a_node_has_too_much_and_never_too_little() {
+    let bundle = bundle();
+    let token = token(&bundle);
+    let start = joined(&bundle);
+    let reference = start.after(Crash::ProcessKill, 0);
+    let before = reference.disk.operations();
+    spend(&reference);
+    let effects = reference.disk.operations() - before;
+    assert!(effects > 10, "{effects}");
+    for at in 1..=effects {
+        for (crash, moment) in [Crash::ProcessKill, Crash::PowerLoss]
+            .into_iter()
+            .flat_map(|crash| [Moment::Before, Moment::Midway, Moment::After].map(|moment| (crash, moment)))
+        {
+            let case = format!("{crash:?} {moment:?} effect {at}");
+            // A copy of the machine.
+            let node = start.after(Crash::ProcessKill, 0);
+            let spendable = node::find_spendable(&node.disk).expect("looked").expect("something is left");
+            node.disk.crash_point().crash_at(node.disk.operations() + at, moment);
+            let _ = node::spend(&node.disk, &spendable);
+            let wreck = node.after(crash, at);
+            // Whichever copy is read next, the node stays complete.
+            expect_converged(&wreck.apply(&own_bundle(&wreck), at).expect("runs"), &case);
+            assert_eq!(
+                node::vouch(&wreck.disk, wreck.host().machine.as_ref(), GATE).expect("looked"),
+                Verdict::Open { remarks: Vec::new() },
+                "{case}"
+            );
+            if node::find_spendable(&wreck.disk).expect("looked").is_some() {
+                spend(&wreck);
+            }
+            assert_eq!(all_holders(&wreck, &token), [""; 0], "{case}");
+            assert_nothing_is_missed(&wreck, &own_bundle(&wreck));
+        }
+    }
+}

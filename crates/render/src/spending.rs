@@ -1,0 +1,32 @@
+//! The unit that takes the credentials away with which a node joined, once the kubelet has its own.
+
+use bundle::Start;
+
+use crate::confinement;
+use crate::error::RenderError;
+use crate::part::{Part, unit, unit_file};
+use crate::unit::{Section, UnitFile, arguments};
+
+/// Pulled in by the kubelet's unit: what it waits for, only a kubelet can bring.
+pub(crate) const SPENDING_UNIT: &str = "nodestrap-spend-credentials.service";
+
+/// It has no `[Install]` section because the kubelet's unit wants it.
+pub(crate) fn render(kubelet_unit: &str, nodestrap: &str) -> Result<Part, RenderError> {
+    let content = UnitFile::new(vec![
+        Section::new("Unit")
+            .text("Description", "Take the bootstrap credentials away once the kubelet has its own")
+            .words("After", &[kubelet_unit])
+            .text("StartLimitIntervalSec", "0"),
+        confinement::READER.add_to(
+            Section::new("Service")
+                // Not a oneshot: systemd before 244 refuses Restart= for those, and nothing waits for it to end.
+                .text("Type", "simple")
+                .command("ExecStart", nodestrap, arguments(["spend-credentials"]))
+                .text("Restart", "on-failure")
+                // The API server is asked each time.
+                .text("RestartSec", "10"),
+        ),
+    ])
+    .render()?;
+    Ok(Part { files: vec![unit_file(SPENDING_UNIT, content)?], units: vec![unit(SPENDING_UNIT, Start::ByOthers)?] })
+}

@@ -1,0 +1,64 @@
+//! What is secret stays so on its way: over plain http anybody between two machines can read it.
+
+use super::Check;
+use crate::complete::CompleteCluster;
+use crate::items::FileAsset;
+use crate::origin::Setting;
+use crate::syntax;
+use crate::texts::WebUrl;
+use crate::values::Role;
+
+/// The first secret, as people call it, that a bundle of such a group holds.
+pub(super) fn held(cluster: &CompleteCluster, role: Role, files: &[FileAsset]) -> Option<&'static str> {
+    let has = |name, is_there: bool| is_there.then_some(name);
+    has("the private keys of the control plane", role == Role::ControlPlane)
+        .or(has("the bootstrap token", cluster.join.bootstrap_token.is_some()))
+        .or(has("a secret file", files.iter().any(|file| file.secret)))
+        .or(has("the kubeconfig of kube-proxy", cluster.kube_proxy.kubeconfig.is_some()))
+        .or(has("the webhook's credentials", cluster.report.webhook.is_some()))
+}
+
+pub(super) fn check_store(urls: Option<&Setting<Vec<WebUrl>>>, secret: Option<&str>, check: &Check<'_>) {
+    let (Some(urls), Some(secret)) = (urls, secret) else { return };
+    for url in &urls.value {
+        // A signature in an address is refused where it is used; until then it is nobody's to read.
+        let url = url.as_str().split('?').next().unwrap_or_default();
+        if syntax::is_read_on_the_way(url) {
+            check.report(
+                Some(&urls.origin),
+                format!("the bundle holds {secret}, which \"{url}\" would send in the clear"),
+                "write https://…; certificateAuthority beside it names an authority that the image does not trust",
+            );
+        } else if url.starts_with("https://") {
+            check.warn(
+                Some(&urls.origin),
+                format!("\"{url}\" gives the bundle, with {secret}, to whoever reaches it and knows the digest"),
+                "stores take no credentials yet: let only the machines reach it, and use tokens that expire",
+            );
+        }
+    }
+}
+
+/// Its address is no credential by itself, but what stands behind a question mark may be one.
+pub(super) fn check_webhook(webhook: &Setting<WebUrl>, has_headers: bool, check: &Check<'_>) {
+    let url = webhook.value.as_str();
+    if !syntax::is_read_on_the_way(url) {
+        return;
+    }
+    if url.contains('?') {
+        check.drafts.hide(check.span(Some(&webhook.origin)));
+    }
+    if has_headers || url.contains('?') {
+        check.report(
+            Some(&webhook.origin),
+            "the webhook's credentials would be sent in the clear",
+            "write https://…, or leave out the headers and what follows the question mark",
+        );
+    } else {
+        check.warn(
+            Some(&webhook.origin),
+            "over plain http anybody on the way reads the reports, and can make the receiver believe others",
+            "write https://…",
+        );
+    }
+}
