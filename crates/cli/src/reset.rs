@@ -52,8 +52,12 @@ pub(crate) fn run(arguments: &ResetArguments, screen: &Screen) -> Outcome {
     // Only to find what an interrupted apply may have left; without it the reset is as good.
     let bundle = machine::load_bundle(&host, &arguments.node, None, &|_| {}).ok().map(|delivered| delivered.bundle);
     let (report, forgotten) = node::reset(&host, bundle.as_ref(), options, &surroundings).map_err(session_failure)?;
-    let is_delivered = host.disk.stat(BUNDLE_PATH.as_ref()).or_fail(Code::NeedsPerson)?.is_some();
-    screen.result(&report, || text(screen, report.as_ref(), forgotten, is_delivered))?;
+    let delivery = match host.disk.stat(BUNDLE_PATH.as_ref()).or_fail(Code::NeedsPerson)? {
+        None => Delivery::Elsewhere,
+        Some(_) if bundle.is_some_and(|bundle| node::cannot_join(host.disk.as_ref(), &bundle)) => Delivery::Spent,
+        Some(_) => Delivery::Here,
+    };
+    screen.result(&report, || text(screen, report.as_ref(), forgotten, delivery))?;
     report.as_ref().map_or(Ok(Code::Done), exit_code)
 }
 
@@ -86,7 +90,16 @@ fn plan_text(screen: &Screen, plan: Option<&Plan<ResetAction>>, previews: &[Prev
     text
 }
 
-fn text(screen: &Screen, report: Option<&Report>, forgotten: Forgotten, is_delivered: bool) -> String {
+/// What is left of what the node was made from.
+enum Delivery {
+    Here,
+    /// Its credentials are no longer in it, and those of the kubelet are gone.
+    Spent,
+    /// With the platform, or nowhere.
+    Elsewhere,
+}
+
+fn text(screen: &Screen, report: Option<&Report>, forgotten: Forgotten, delivery: Delivery) -> String {
     let good = screen.paint(Paint::Good, "✓");
     let failed = report.filter(|report| matches!(report.outcome, RunOutcome::Failed { .. } | RunOutcome::Unfinished));
     let mut text = match (failed, report, forgotten) {
@@ -104,8 +117,13 @@ fn text(screen: &Screen, report: Option<&Report>, forgotten: Forgotten, is_deliv
             let _ = writeln!(text, "  note: {}: {detail}", step.id);
         }
     }
-    if is_delivered {
-        let _ = writeln!(text, "  {BUNDLE_PATH} stays: the next boot, or nodestrap apply, makes this a node again");
-    }
+    text.push_str(&match delivery {
+        Delivery::Here => format!("  {BUNDLE_PATH} stays: the next boot, or nodestrap apply, makes this a node again\n"),
+        Delivery::Spent => format!(
+            "  {BUNDLE_PATH} stays, but the bootstrap credentials in it are spent: to make this a node again, deliver the \
+             bundle again, with a token that is still valid\n"
+        ),
+        Delivery::Elsewhere => String::new(),
+    });
     text
 }

@@ -51,7 +51,7 @@ pub use session::{
     Adopt, Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
     apply_delivery, apply_prepared, load_events, prepare, preview,
 };
-pub use spending::{Spendable, find_spendable, spend};
+pub use spending::{Spendable, cannot_join, find_spendable, spend};
 pub use status::{Blocked, Phase, Status, observe_status};
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
 pub use timekeeping::{WrongClock, wait_for_clock};

@@ -147,6 +147,13 @@ fn was_spent(disk: &dyn Disk, bundle: &Bundle, file: &File) -> Result<bool, Disk
     Ok(is_noted && has_certificate(disk, &bundle.join)?)
 }
 
+/// Whether a machine that this bundle makes a node of could not join: what it joins with was spent, and what the kubelet got for
+/// that is gone.
+pub fn cannot_join(disk: &dyn Disk, bundle: &Bundle) -> bool {
+    let is_spent = |file: &File| file.content.is_spent();
+    bundle.file(&bundle.join.bootstrap_kubeconfig).is_some_and(is_spent) && check_spent(disk, &bundle.join).is_err()
+}
+
 /// A kubelet that lost its own credentials needs others than those.
 pub(crate) fn check_spent(disk: &dyn Disk, join: &Join) -> Result<(), StepError> {
     let there = has_certificate(disk, join)

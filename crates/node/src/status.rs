@@ -234,8 +234,8 @@ fn assess(
     if is_complete(report) {
         let what = if *gate == GateState::Absent { "is gone" } else { "is damaged" };
         let summary = format!(
-            "was complete, but the gate {} {what}: without it the kubelet does not start at the next boot; next: \
-             nodestrap apply",
+            "was complete, but the gate {} {what}: the kubelet does not start again before it is open, which the bootstrap \
+             unit sees to at the next boot; next: nodestrap apply",
             bundle.gate.path
         );
         return (Phase::Unfinished, summary, None);

@@ -130,27 +130,40 @@ fn a_bundle_that_does_not_come_is_a_failed_run_that_status_knows() {
 fn a_kill_while_a_run_is_told_of_leaves_nothing_that_the_next_run_does_not_make_good() {
     let bundle = bundle();
     let complete = FakeNode::new(&bundle);
-    let applied = Applied { report: complete.apply(&bundle, 0).expect("runs"), bundle: Some(bundle.clone()) };
+    let report = complete.apply(&bundle, 0).expect("runs");
+    // As of a hook after the kubelet: the gate is open.
+    let (step, class) = ("run-hook-last".into(), ErrorClass::Permanent);
+    let failed = RunOutcome::Failed { step, class, message: "no".to_owned(), advice: None };
+    for outcome in [report.outcome.clone(), failed] {
+        let case = format!("{outcome:?}");
+        let report = engine::Report { outcome, ..report.clone() };
+        kill_while_told(&complete, &Applied { report, bundle: Some(bundle.clone()) }, &bundle, &case);
+    }
+}
+
+/// At every moment of it; the next run, which finds nothing to do, is told of to its end.
+fn kill_while_told(complete: &FakeNode, applied: &Applied, bundle: &bundle::Bundle, case: &str) {
     let told = |node: &FakeNode, applied: &Applied| node::tell(&node.disk, &NodeReport::new(&node.host(), applied));
     let effects = {
         let node = complete.after(Crash::ProcessKill, 0);
-        told(&node, &applied).expect("told");
+        told(&node, applied).expect("told");
         node.disk.operations()
     };
     for at in 1..=effects {
         for moment in [Moment::Before, Moment::Midway, Moment::After] {
             let node = complete.after(Crash::ProcessKill, 0);
             node.disk.crash_point().crash_at(at, moment);
-            let _ = told(&node, &applied);
+            let _ = told(&node, applied);
             let node = node.after(Crash::ProcessKill, 0);
-            let report = node.apply(&bundle, 0).expect("runs");
+            let report = node.apply(bundle, 0).expect("runs");
             assert_eq!(report.outcome, RunOutcome::NothingToDo);
             told(&node, &Applied { report, bundle: Some(bundle.clone()) }).expect("told");
-            let case = format!("killed {moment:?} effect {at}");
+            let case = format!("{case}, killed {moment:?} effect {at}");
             assert_eq!(node.disk.find_name(".nodestrap-new"), None, "{case}");
             for path in [REPORT_PATH, SUCCESS_PATH, CLUSTER_API_PATH, node::DURABLE_REPORT_PATH] {
                 assert!(exists(&node.disk, path), "{case}: {path} is missing");
             }
+            assert!(!exists(&node.disk, FAILED_PATH), "{case}: told of twice");
         }
     }
 }

@@ -50,6 +50,25 @@ fn what_somebody_changed_needs_a_word() {
 }
 
 #[test]
+fn what_is_said_of_the_delivery_is_what_apply_then_does() {
+    let sandbox = Sandbox::applied();
+    let mut bundle = bundle::Bundle::parse(text(sandbox.path(BUNDLE)).as_bytes()).unwrap();
+    let joins_with = bundle.file(&bundle.join.bootstrap_kubeconfig).unwrap().clone();
+    // As after joining.
+    sandbox.write(&bundle.join.client_certificate, "a certificate");
+    sandbox.write(&bundle.join.kubeconfig, joins_with.content.text().unwrap());
+    assert!(bundle.spend(joins_with.sha256()));
+    sandbox.write(BUNDLE, bundle.to_json());
+    let said = sandbox.run("reset", &["--yes"]).expect(0).out;
+    assert!(said.contains("makes this a node again") && !said.contains("spent"), "{said}");
+    sandbox.run("apply", &[]).expect(0);
+    let said = sandbox.run("reset", &["--yes", "--kubelet-state"]).expect(0).out;
+    assert!(said.contains("are spent") && said.contains("deliver the bundle again"), "{said}");
+    assert!(!said.contains("nodestrap apply, makes this a node again"), "{said}");
+    sandbox.run("apply", &[]).expect(4).says(&["were spent when it joined"]);
+}
+
+#[test]
 fn works_without_root_on_a_folder() {
     let sandbox = Sandbox::for_nobody();
     let before = bare(&sandbox);

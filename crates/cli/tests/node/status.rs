@@ -96,7 +96,7 @@ fn after_the_gate_was_taken_away() {
     let json = at(&sandbox, 0, "unfinished", GATE);
     assert_eq!(json["gate"], "shut");
     let text = sandbox.run("status", &[]).expect(0).out;
-    for words in ["is gone", "does not start at the next boot", "nodestrap apply"] {
+    for words in ["is gone", "does not start again before it is open", "at the next boot", "nodestrap apply"] {
         assert!(json["summary"].as_str().unwrap().contains(words), "{text}");
     }
     assert!(!text.contains("steps done") && !text.contains("resumes"), "{text}");

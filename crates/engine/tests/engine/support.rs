@@ -151,22 +151,12 @@ pub(crate) fn run_on(
 ) -> (Report, Vec<Event>) {
     let heard = std::cell::RefCell::new(Vec::new());
     let sink = |event: &Event| heard.borrow_mut().push(event.clone());
-    let report = run_heard_by(&sink, store, plan, executor, clock, workers);
+    let report = run_heard_by(Patience::ENDLESS, &sink, store, plan, executor, clock, workers);
     (report, heard.into_inner())
 }
 
+/// The same, with more patience or less, and heard while it runs.
 pub(crate) fn run_heard_by(
-    sink: &dyn Fn(&Event),
-    store: impl LogStore,
-    plan: &Plan<Action>,
-    executor: &dyn Executor<Action>,
-    clock: &dyn Clock,
-    workers: Workers,
-) -> Report {
-    run_with_patience(Patience::ENDLESS, sink, store, plan, executor, clock, workers)
-}
-
-pub(crate) fn run_with_patience(
     patience: Patience<'_>,
     sink: &dyn Fn(&Event),
     store: impl LogStore,

@@ -1,0 +1,60 @@
+//! What somebody else wrote, on a file system that nodestrap never touched, is on its medium after a sync of everything.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
+#![allow(clippy::disallowed_methods, reason = "the test looks at the real file system from outside")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use host::disk::{Disk, RootedDisk};
+
+/// An ext4 in a file, mounted for as long as it lives; `None` where that cannot be had (no root, no loop devices).
+struct OtherDisk {
+    folder: tempfile::TempDir,
+}
+
+impl OtherDisk {
+    fn mount() -> Option<Self> {
+        // The file shall be as durable as what was written to it, and not a moment later.
+        let disk = Self { folder: tempfile::tempdir_in("/dev/shm").ok()? };
+        std::fs::create_dir(disk.at()).unwrap();
+        std::fs::File::create(disk.image()).unwrap().set_len(16 << 20).unwrap();
+        let image = disk.image().display().to_string();
+        let place = disk.at().display().to_string();
+        for command in [&["mkfs.ext4", "-q", &image][..], &["mount", "-o", "loop", &image, &place]] {
+            let output = Command::new(command[0]).args(&command[1..]).output();
+            if !output.as_ref().is_ok_and(|output| output.status.success()) {
+                eprintln!("SKIPPED: {command:?}: {output:?}");
+                return None;
+            }
+        }
+        Some(disk)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn at(&self) -> PathBuf {
+        self.folder.path().join("at")
+    }
+
+    fn holds(&self, words: &[u8]) -> bool {
+        std::fs::read(self.image()).unwrap().windows(words.len()).any(|window| window == words)
+    }
+}
+
+impl Drop for OtherDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.at()).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+#[test]
+fn what_somebody_wrote_on_another_file_system_is_on_its_medium() {
+    let Some(other) = OtherDisk::mount() else { return };
+    let machine = RootedDisk::open(Path::new("/")).unwrap();
+    const WORDS: &[u8] = b"what a hook wrote, somewhere else";
+    std::fs::write(other.at().join("written"), WORDS).unwrap();
+    machine.sync_everything().unwrap();
+    assert!(other.holds(WORDS), "it is still in memory only");
+}
