@@ -284,6 +284,12 @@ impl Node {
         self.run(&["cat", "--", path])
     }
 
+    /// Where a path of the running node is found on this machine, `/run` and sockets included. Beware of absolute links.
+    pub fn path_from_outside(&self, path: &str) -> Result<PathBuf> {
+        let leader = self.leader()?.with_context(|| format!("{} does not run", self.name))?;
+        Ok(PathBuf::from(format!("/proc/{}/root{path}", leader.pid)))
+    }
+
     /// Its own, new at each boot.
     pub fn boot_id(&self) -> Result<String> {
         Ok(self.read_file("/proc/sys/kernel/random/boot_id")?.trim().to_owned())

@@ -1,6 +1,8 @@
 //! nodestrap on booted nodes: real systemd, real cloud-init, a real kubelet and a real API server.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests drive real processes")]
 
+mod clock;
+mod config_drive;
 mod copied_disk;
 mod delivery;
 mod eksctl;

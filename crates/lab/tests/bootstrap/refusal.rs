@@ -3,7 +3,7 @@
 use lab::{LabOptions, Node, WorkerSpec};
 use pki::Authority;
 
-use crate::support::{PATIENCE, lab, node, status, user_data, wait_for_gate};
+use crate::support::{PATIENCE, lab, node, nodestrap, status, user_data, wait_for_gate};
 
 fn expect_status(machine: &Node, code: i32, words: &[&str]) {
     let output = status(machine).expect("status runs");
@@ -52,6 +52,20 @@ fn a_wrong_token_a_wrong_authority_and_a_broken_bundle_are_each_named() {
 
     let nodes = lab.kubectl(&["get", "nodes", "-o", "name"]).expect("nodes");
     assert_eq!(nodes.trim(), "", "nobody may have joined");
+}
+
+#[test]
+fn a_worker_that_goes_up_a_release_asks_its_own_api_server_for_its_version() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let before = WorkerSpec { cluster: "kubernetesVersion: 1.35.0\n".to_owned(), ..WorkerSpec::of(&lab) };
+    let machine = lab.add_node(node("n1", &user_data(&before))).expect("boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    let next = WorkerSpec::of(&lab).render(&nodestrap(), &["--format", "bundle"]).expect("rendered").bytes;
+    std::fs::write(machine.path_from_outside("/opt/next.json").expect("it runs"), next).expect("written");
+    let plan = machine.run(&["nodestrap", "plan", "--bundle", "/opt/next.json", "-o", "json"]).expect("a plan");
+    let plan: serde_json::Value = serde_json::from_str(&plan).expect("JSON");
+    let runs = lab.kubectl_json(&["version"]).expect("the version of the server");
+    assert_eq!(plan["facts"]["apiServerVersion"]["value"], runs["serverVersion"]["gitVersion"]);
 }
 
 /// Any time will do: the certificate is refused before its dates are looked at.
