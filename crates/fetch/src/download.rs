@@ -383,7 +383,7 @@ mod tests {
     fn a_part_is_asked_for_with_what_the_object_is_known_by() {
         assert!(part_wanted(0, Some(HeaderValue::from_static("\"x\""))).is_empty());
         let headers = part_wanted(7, Some(HeaderValue::from_static("\"x\"")));
-        assert_eq!((headers.get(RANGE).unwrap(), headers.get(IF_RANGE).unwrap()), ("bytes=7-", "\"x\""));
+        assert!(headers.get(RANGE).unwrap() == "bytes=7-" && headers.get(IF_RANGE).unwrap() == "\"x\"");
         let tagged = |tag| strong_tag(&HeaderMap::from_iter([(ETAG, HeaderValue::from_static(tag))]));
         assert!(tagged("\"x\"").is_some() && tagged("W/\"x\"").is_none() && tagged("x").is_none());
     }

@@ -166,7 +166,7 @@ pub(crate) fn may_pass(status: u16, code: &str) -> bool {
 pub(crate) fn meaning(code: &str) -> &'static str {
     match code {
         "RequestTimeTooSkewed" => "this machine's clock and the store's are too far apart",
-        "InvalidAccessKeyId" | "XAdminNoSuchUser" => "it does not know the access key",
+        "InvalidAccessKeyId" | "XAdminUserNotFound" => "it does not know the access key",
         "SignatureDoesNotMatch" => "the secret key does not belong to the access key",
         "ExpiredToken" => "the session token has expired",
         "InvalidToken" => "it does not accept the session token",
@@ -185,7 +185,7 @@ pub(crate) fn meaning(code: &str) -> &'static str {
 pub(crate) fn advice(code: &str) -> &'static str {
     match code {
         "RequestTimeTooSkewed" => "set this machine's clock right; it may be a quarter of an hour wrong at most",
-        "InvalidAccessKeyId" | "XAdminNoSuchUser" | "SignatureDoesNotMatch" => {
+        "InvalidAccessKeyId" | "XAdminUserNotFound" | "SignatureDoesNotMatch" => {
             "correct the access key and the secret key that are given for the store"
         }
         "ExpiredToken" | "InvalidToken" => {

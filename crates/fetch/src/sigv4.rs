@@ -134,7 +134,7 @@ mod tests {
         let credentials = key("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
         let scope = Scope { region: "us-east-1", service: "s3", time: "20130524T000000Z" };
         let always = [("host", "examplebucket.s3.amazonaws.com"), ("x-amz-date", "20130524T000000Z")];
-        let sign = |method, path, query: &[(&str, &str)], headers: &[(&str, &str)], body: &str| {
+        let sign = |method: &str, path: &str, query: &[(&str, &str)], headers: &[(&str, &str)], body: &str| {
             let headers = [&always, headers, &[("x-amz-content-sha256", body)]].concat();
             signature(&Canonical { method, path, query, headers: &headers, body }, &credentials, &scope)
         };
@@ -164,7 +164,7 @@ mod tests {
         let credentials = key("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY");
         let scope = Scope { region: "us-east-1", service: "service", time: "20150830T123600Z" };
         let always = [("host", "example.amazonaws.com"), ("x-amz-date", "20150830T123600Z")];
-        let sign = |method, path, query: &[(&str, &str)], headers: &[(&str, &str)]| {
+        let sign = |method: &str, path: &str, query: &[(&str, &str)], headers: &[(&str, &str)]| {
             let headers = [&always, headers].concat();
             signature(&Canonical { method, path, query, headers: &headers, body: EMPTY }, &credentials, &scope)
         };
