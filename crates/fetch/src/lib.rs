@@ -40,6 +40,8 @@ mod s3;
 mod secret;
 mod sigv4;
 mod sink;
+pub mod store;
+pub mod unpack;
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -120,3 +120,6 @@ pub(super) fn enter(parent: &OwnedFd, name: &std::ffi::OsStr) -> io::Result<Owne
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | BASE;
     Ok(retry(|| rustix::fs::openat(parent, name, flags, Mode::empty()))?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -538,8 +538,13 @@ impl Disk for RootedDisk {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// As on a kernel before 5.6; the root is the real one.
+    pub(in crate::disk) fn without_openat2() -> RootedDisk {
+        RootedDisk { resolver: Resolver::PlainPaths, ..RootedDisk::open(Path::new("/")).unwrap() }
+    }
 
     #[test]
     fn an_old_kernel_is_served_at_the_real_root_only() {
@@ -553,7 +558,7 @@ mod tests {
     #[test]
     fn plain_paths_do_the_same_work() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = RootedDisk { resolver: Resolver::PlainPaths, ..RootedDisk::open(Path::new("/")).unwrap() };
+        let disk = without_openat2();
         let file = folder.path().join("a/b/c");
         disk.make_folder(file.parent().unwrap(), 0o750).unwrap();
         disk.create(&file, 0o640, b"x").unwrap();
