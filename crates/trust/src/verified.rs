@@ -101,3 +101,99 @@ pub fn verify_manifest(
         _ => Ok(Verified { manifest, provenance }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openpgp::tests::{MADE, keyring_of, make_key, secret_of};
+    use crate::openpgp::{Refusal, sign_detached};
+
+    const DAY: u64 = 86_400;
+
+    fn at(days: u64) -> Timestamp {
+        Timestamp::from_seconds(MADE + days * DAY)
+    }
+
+    /// Issued on day 10, until day 20.
+    fn manifest(serial: u64) -> Vec<u8> {
+        Manifest::new(serial, at(10), at(20), vec![]).unwrap().to_json().into_bytes()
+    }
+
+    fn policy(unsigned: Unsigned) -> Policy {
+        Policy { now: Some(at(15)), minimum_serial: 7, unsigned }
+    }
+
+    fn signed(serial: u64, policy: Policy) -> Result<Verified, TrustError> {
+        let (key, bytes) = (make_key(1), manifest(serial));
+        let signature = sign_detached(&bytes, &secret_of(&key), None, at(10)).unwrap();
+        verify_manifest(&bytes, Some(signature.as_bytes()), &[keyring_of(&key)], policy)
+    }
+
+    #[test]
+    fn a_signed_manifest_of_its_time_is_used() {
+        let verified = signed(7, policy(Unsigned::Refused)).unwrap();
+        assert_eq!(verified.serial(), 7);
+        let Provenance::Signed(signer) = verified.provenance else { panic!("unsigned") };
+        assert_eq!((signer.created, signer.user_id.as_deref()), (at(10), Some("store <store@example.org>")));
+    }
+
+    #[test]
+    fn an_older_one_is_a_rollback_whatever_the_clock_says() {
+        for now in [Some(at(15)), None] {
+            let error = signed(6, Policy { now, ..policy(Unsigned::Refused) }).unwrap_err();
+            assert_eq!(error, TrustError::Rollback { serial: 6, minimum: 7 });
+            assert!(error.to_string().contains("serial 6") && error.to_string().contains("serial 7"), "{error}");
+        }
+    }
+
+    #[test]
+    fn dates_are_judged_only_by_a_clock() {
+        let verified_at = |now| signed(7, Policy { now, ..policy(Unsigned::Refused) });
+        let expired = TrustError::Expired { expires: at(20), now: at(20) };
+        assert_eq!(verified_at(Some(at(20))), Err(expired));
+        verified_at(Some(Timestamp::from_seconds(at(20).seconds() - 1))).unwrap();
+        verified_at(None).unwrap();
+        let soon = Timestamp::from_seconds(at(10).seconds() - CLOCK_TOLERANCE_SECONDS);
+        verified_at(Some(soon)).unwrap();
+        let (bytes, early) = (manifest(7), Policy { now: Some(at(9)), ..policy(Unsigned::Allowed) });
+        let error = verify_manifest(&bytes, None, &[], early).unwrap_err();
+        assert_eq!(error, TrustError::IssuedInTheFuture { issued: at(10), now: at(9) });
+    }
+
+    #[test]
+    fn without_a_signature_it_takes_a_word_of_the_spec() {
+        let (bytes, keys) = (manifest(7), [keyring_of(&make_key(1))]);
+        let unsigned = |policy| verify_manifest(&bytes, None, &keys, policy);
+        assert_eq!(unsigned(policy(Unsigned::Refused)), Err(TrustError::Unsigned));
+        assert_eq!(unsigned(policy(Unsigned::Allowed)).unwrap().provenance, Provenance::Unsigned);
+        let nobody = verify_manifest(&bytes, Some(b"x"), &[], policy(Unsigned::Refused));
+        assert_eq!(nobody, Err(TrustError::NoKeyring));
+        let unread = verify_manifest(&bytes, Some(b"x"), &[], policy(Unsigned::Allowed)).unwrap();
+        assert_eq!(unread.provenance, Provenance::Unsigned);
+    }
+
+    #[test]
+    fn a_bad_signature_is_never_taken_for_none() {
+        let (key, other) = (make_key(1), make_key(2));
+        let bytes = manifest(7);
+        let by_other = sign_detached(&bytes, &secret_of(&other), None, at(10)).unwrap();
+        let error = verify_manifest(&bytes, Some(by_other.as_bytes()), &[keyring_of(&key)], policy(Unsigned::Allowed));
+        let Err(TrustError::Signature(SignatureError::Refused { refusals })) = error else { panic!("{error:?}") };
+        assert!(matches!(refusals[..], [Refusal::UnknownKey { .. }]), "{refusals:?}");
+        let empty = verify_manifest(&bytes, Some(b""), &[keyring_of(&key)], policy(Unsigned::Allowed));
+        assert_eq!(empty, Err(TrustError::Signature(SignatureError::Empty)));
+    }
+
+    #[test]
+    fn what_is_signed_must_still_be_a_manifest() {
+        let key = make_key(1);
+        let torcx = br#"{"kind":"torcx-package-list-v0"}"#;
+        let signature = sign_detached(torcx, &secret_of(&key), None, at(10)).unwrap();
+        let keys = [keyring_of(&key)];
+        let error = verify_manifest(torcx, Some(signature.as_bytes()), &keys, policy(Unsigned::Refused)).unwrap_err();
+        assert!(matches!(error, TrustError::Manifest(ManifestError::Kind { .. })), "{error}");
+        let large = vec![b' '; MAX_MANIFEST_BYTES + 1];
+        let error = verify_manifest(&large, None, &keys, policy(Unsigned::Refused)).unwrap_err();
+        assert!(matches!(error, TrustError::Manifest(ManifestError::TooLarge { .. })), "{error}");
+    }
+}

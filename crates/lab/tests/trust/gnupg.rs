@@ -40,7 +40,10 @@ impl Gnupg {
     pub(crate) fn new() -> Self {
         // gpg wants that nobody else can look into it.
         let private = std::fs::Permissions::from_mode(0o700);
-        Self { home: tempfile::Builder::new().permissions(private).tempdir().expect("folder") }
+        let home = tempfile::Builder::new().permissions(private).tempdir().expect("folder");
+        // Passphrases are stretched until it takes a tenth of a second, which without optimisation is a minute.
+        std::fs::write(home.path().join("gpg-agent.conf"), "s2k-count 65536\n").expect("a setting");
+        Self { home }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

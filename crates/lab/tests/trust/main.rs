@@ -223,6 +223,26 @@ fn a_revocation_counts_wherever_the_keyring_has_it() {
 }
 
 #[test]
+fn a_key_may_be_revoked_by_the_key_that_it_named_for_it() {
+    if !gnupg_is_here() {
+        return;
+    }
+    let gnupg = Gnupg::new();
+    let [key, other] = [(); 2].map(|()| gnupg.make_key(MADE, "ed25519", "sign", "never"));
+    gnupg.edit(MADE, &key, &format!("addrevoker\n{other}\ny\n"));
+    let signature = gnupg.sign(SIGNED, &key, DATA);
+    let before = gnupg.export(&[&key, &other]);
+    verify(&before, &signature).expect("it is only named");
+    let certificate = gnupg.talk("20250301T000000", &["--armor", "--desig-revoke", &key], "y\n1\n\ny\n");
+    let file = gnupg.path("revocation");
+    std::fs::write(&file, certificate).expect("a file");
+    gnupg.run("20250301T000000", &["--import", file.to_str().expect("path")]);
+    let after = gnupg.export(&[&key, &other]);
+    assert_ne!(before, after, "the revocation is in it");
+    assert_eq!(key_problem(verify(&after, &signature)), KeyProblem::RevokedByAnother { by: other });
+}
+
+#[test]
 fn what_a_retired_key_signed_before_stays_good() {
     if !gnupg_is_here() {
         return;
@@ -290,8 +310,7 @@ fn a_subkey_that_is_not_for_signing_is_refused() {
     gnupg.edit("20250301T000000", &key, "key 1\nchange-usage\nS\nE\nQ\n");
     let keyring = gnupg.export(&[&key]);
     assert_eq!(key_problem(verify(&keyring, &signature)), KeyProblem::NotForSigning);
-    // gpgv asks what a key is for only when it encrypts.
-    println!("gpgv and an encryption-only subkey: {}", gpgv_accepts(&keyring, &signature, DATA));
+    assert!(!gpgv_accepts(&keyring, &signature, DATA));
 }
 
 #[test]
@@ -303,7 +322,7 @@ fn sha_1_is_too_weak_for_data_and_for_bindings() {
     let key = gnupg.make_key(MADE, "rsa2048", "sign", "never");
     let (keyring, weak) = (gnupg.export(&[&key]), gnupg.sign_with(SIGNED, &["--digest-algo", "SHA1"], &key, DATA));
     assert_eq!(refusal(verify(&keyring, &weak)), Refusal::WeakHash { hash: "SHA1".to_owned() });
-    // gpgv 2.2 takes both.
+    // gpgv 2.2 takes this, and what follows.
     assert!(gpgv_accepts(&keyring, &weak, DATA));
 
     let old = gnupg.make_key_with(MADE, &["--cert-digest-algo", "SHA1"], "rsa2048", "sign", "never");

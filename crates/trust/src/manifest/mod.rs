@@ -180,7 +180,8 @@ fn read_os<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<OsName
     Ok(names.into_iter().collect())
 }
 
-/// `null` is no role, and no way to leave it out.
 fn read_role<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Role>, D::Error> {
-    Role::deserialize(deserializer).map(Some)
+    let role = Option::<Role>::deserialize(deserializer)?;
+    let nothing = || D::Error::custom("'role' is null: leave it out if the artefact is for any role");
+    role.map(Some).ok_or_else(nothing)
 }

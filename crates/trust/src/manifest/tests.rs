@@ -125,7 +125,7 @@ fn nothing_that_is_not_known_is_read_over() {
         (refused(|document| document["artefacts"][0]["os"] = json!([])), "leave it out"),
         (refused(|document| document["artefacts"][0]["os"] = json!(["ubuntu", "debian"])), "not sorted"),
         (refused(|document| document["artefacts"][0]["os"] = json!(["debian", "debian"])), "twice"),
-        (refused(|document| document["artefacts"][0]["role"] = json!(null)), "invalid type: null"),
+        (refused(|document| document["artefacts"][0]["role"] = json!(null)), "'role' is null"),
         (refused(|document| document["artefacts"][0]["role"] = json!("master")), "unknown variant `master`"),
         (refused(|document| document["artefacts"][0]["architecture"] = json!("mips")), "unknown variant `mips`"),
         (refused(|document| document["artefacts"][0]["digest"] = json!("md5:00")), "the digest \"md5:00\""),

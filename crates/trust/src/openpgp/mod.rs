@@ -8,6 +8,8 @@ mod key;
 mod keyring;
 mod packets;
 mod sign;
+#[cfg(test)]
+pub(crate) mod tests;
 mod verify;
 
 use std::fmt;
