@@ -63,8 +63,8 @@ pub(crate) enum Command {
     Render(RenderArguments),
     /// Put programs into a store, and say in a signed manifest what is there.
     #[command(
-        after_help = "Examples:\n  nodestrap publish ./store --key release-secret.asc --add kubelet@1.36.3=./kubelet --out artefacts.json\n  \
-                      nodestrap publish s3://nodes/programs --s3-region eu-central-1 --unsigned --add runc@1.5.2=./runc"
+        after_help = "Examples:\n  nodestrap publish ./store --key release-secret.asc --add kubelet@1.36.3=./kubelet\n  \
+                      nodestrap publish s3://nodes/programs --key release-secret.asc --add runc@1.5.2=./runc"
     )]
     Publish(Box<PublishArguments>),
     /// List, verify and clean up a store that publish made.

@@ -24,7 +24,7 @@ const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("cli", &["bundle", "spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node", "trust"]),
     ("lab", &["pki", "trust"]),
     // It describes the spec and the command line, whose arguments are of the types of both.
-    ("pages", &["spec", "pki"]),
+    ("pages", &["spec", "pki", "trust"]),
     // It measures what runs off the node.
     ("bench-render", &["bundle", "spec", "render"]),
 ];
