@@ -1,6 +1,7 @@
 //! Whatever reads what others wrote, with anything: it may refuse, but never panic, and what it takes must survive the way
 //! back. `fuzz_targets/` give these to libFuzzer; `crates/cli/tests/fuzz.rs` runs them in every test, so that they cannot rot.
 
+pub mod keys;
 pub mod seeds;
 
 use std::path::Path;
@@ -8,6 +9,8 @@ use std::path::Path;
 use bundle::{Bundle, NetworkSettings, Payload, Stub, Webhook, check_gate, diff_bundles, read_user_data};
 use render::render_group;
 use spec::{Colour, CompleteSpec, FileReference, Mistake, SecretDisplay, Source, complete, parse, render_mistakes};
+use trust::openpgp::{Keyring, verify_detached};
+use trust::{Architecture, Manifest, Policy, Role, Unsigned, verify_manifest};
 
 const AUTHORITY: &[u8] = include_bytes!("../../examples/ca.crt");
 
@@ -95,4 +98,49 @@ pub fn node_files(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = host::units::unit_file::parse_install(&text);
     let _ = host::machine::parse_os_release(&text);
+}
+
+/// What a store says that it has.
+pub fn manifest(data: &[u8]) {
+    let policy = Policy { now: None, minimum_serial: 0, unsigned: Unsigned::Allowed };
+    let Ok(verified) = verify_manifest(data, None, &[], policy) else { return };
+    let manifest = verified.manifest;
+    assert_eq!(Manifest::parse(manifest.to_json().as_bytes()).as_ref(), Ok(&manifest), "the way back");
+    for artefact in manifest.artefacts() {
+        let os = artefact.os.first().map_or("any", |os| os.as_str());
+        let role = artefact.role.unwrap_or(Role::Worker);
+        let (name, version) = (artefact.name.as_str(), artefact.version.as_str());
+        assert_eq!(
+            manifest.find(name, version, os, artefact.architecture, role),
+            Ok(artefact),
+            "what is there is found"
+        );
+        let other =
+            if artefact.architecture == Architecture::Amd64 { Architecture::Arm64 } else { Architecture::Amd64 };
+        let _ = manifest.find(name, version, os, other, role).map_err(|missing| missing.to_string());
+    }
+}
+
+/// What the signatures of the seeds are of.
+pub const SIGNED: &[u8] = b"what was signed";
+
+/// A keyring after its length in two bytes, and a signature: it may be good, but only for what was signed.
+pub fn signature(data: &[u8]) {
+    let Some(([high, low], rest)) = data.split_first_chunk() else { return };
+    let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
+    let (keyring, signature) = rest.split_at(length);
+    let keyrings: Vec<Keyring> = match Keyring::parse(keyring) {
+        Ok(keyring) => vec![keyring],
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            vec![]
+        }
+    };
+    match verify_detached(SIGNED, signature, &keyrings, None) {
+        Ok(signer) => {
+            assert!(!keyrings.is_empty(), "accepted by nobody: {signer:?}");
+            assert!(verify_detached(b"something else", signature, &keyrings, None).is_err(), "{signer:?}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
 }

@@ -8,8 +8,10 @@ use bundle::render_gate;
 use render::delivery::Format;
 use render::{GroupDelivery, render_group};
 use spec::{Source, complete_before_pki, parse};
+use trust::{Architecture, Artefact, Form, Manifest, Role, Timestamp};
 
-use super::AUTHORITY;
+use super::keys::{VARIANTS, keyring_and_signature};
+use super::{AUTHORITY, SIGNED};
 
 /// By target.
 pub type Seeds = BTreeMap<&'static str, Vec<Vec<u8>>>;
@@ -32,7 +34,44 @@ pub fn seeds(repository: &Path) -> Seeds {
         add("node_files", unit);
     }
     add("node_files", Vec::new());
+    for seed in 0..8 {
+        for variant in VARIANTS {
+            let (keyring, signature) = keyring_and_signature(seed, variant, SIGNED);
+            let length = u16::try_from(keyring.len()).expect("a small keyring").to_be_bytes();
+            add("signature", [&length[..], &keyring, &signature].concat());
+        }
+    }
+    for number in 0..64 {
+        add("manifest", manifest(number).to_json().into_bytes());
+    }
     seeds
+}
+
+/// Artefacts for some systems and roles, others for all, by the bits of a number.
+fn manifest(number: u64) -> Manifest {
+    let at = |day: u64| Timestamp::from_seconds(1_700_000_000 + day * 86_400);
+    let artefact = |index: u64| {
+        let name = ["containerd", "kubelet", "runc"][index as usize % 3];
+        let is_set = |bit: u64| (number >> bit) + index & 1 == 1;
+        let form = if is_set(0) { Form::Program } else { Form::TarGz };
+        let digest =
+            if is_set(1) { format!("sha256:{}", "5a".repeat(32)) } else { format!("sha512:{}", "a5".repeat(64)) };
+        let os: &[&str] = if is_set(2) { &["debian", "ubuntu"] } else { &[] };
+        let place = if is_set(5) { format!("https://mirror.example/{name}") } else { format!("{name}/{index}/file") };
+        Artefact {
+            name: name.parse().expect("a name"),
+            version: format!("1.{index}.{number}").parse().expect("a version"),
+            architecture: if is_set(3) { Architecture::Amd64 } else { Architecture::Arm64 },
+            os: os.iter().map(|os| os.parse().expect("an operating system")).collect(),
+            role: is_set(4).then_some(Role::Worker),
+            form,
+            size: 1 << index,
+            digest: digest.parse().expect("a digest"),
+            programs: vec![name.parse().expect("a program")],
+            places: vec![place.parse().expect("a place")],
+        }
+    };
+    Manifest::new(number, at(number), at(number + 30), (0..number % 5).map(artefact).collect()).expect("a manifest")
 }
 
 /// Every group as a bundle, as user data and as files of a node.

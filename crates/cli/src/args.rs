@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::pki::args::PkiArguments;
+use crate::publish::args::{ArtefactsArguments, PublishArguments};
 
 /// Takes a bare machine to a Ready Kubernetes node, from one spec, with one binary.
 #[derive(Parser)]
@@ -60,6 +61,14 @@ pub(crate) enum Command {
                       nodestrap render cluster.yaml --group workers --format folder --out ./workers\n  \
                       nodestrap render --diff examples/minimal.yaml examples/store.yaml --group workers")]
     Render(RenderArguments),
+    /// Put programs into a store, and say in a signed manifest what is there.
+    #[command(
+        after_help = "Examples:\n  nodestrap publish ./store --key release-secret.asc --add kubelet@1.36.3=./kubelet\n  \
+                      nodestrap publish s3://nodes/programs --key release-secret.asc --add runc@1.5.2=./runc"
+    )]
+    Publish(Box<PublishArguments>),
+    /// List, verify and clean up a store that publish made.
+    Artefacts(ArtefactsArguments),
     /// Make, show and renew the keys and certificates of a control plane.
     Pki(PkiArguments),
     /// Show exactly what apply would do on this node; touches nothing.

@@ -16,6 +16,7 @@ mod outside;
 mod pki;
 mod planning;
 mod progress;
+mod publish;
 mod rendering;
 mod reset;
 mod show;
@@ -61,6 +62,8 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Complete(arguments) => authoring::complete(&arguments, screen),
         Command::Explain(arguments) => authoring::explain(&arguments, screen),
         Command::Render(arguments) => rendering::run(&arguments, screen),
+        Command::Publish(arguments) => publish::publish(&arguments, screen),
+        Command::Artefacts(arguments) => publish::artefacts(&arguments, screen),
         Command::Pki(arguments) => pki::run(arguments, screen),
         Command::Plan(arguments) => planning::run(&arguments, screen),
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),

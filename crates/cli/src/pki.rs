@@ -2,7 +2,7 @@
 
 pub(crate) mod args;
 mod create;
-mod files;
+pub(crate) mod files;
 mod inspect;
 mod renew;
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 20] = [
     "try",
     "check",
     "complete",
@@ -28,6 +28,8 @@ const COMMANDS: [&str; 18] = [
     "spend-credentials",
     "schema",
     "completions",
+    "publish",
+    "artefacts",
 ];
 
 fn document(name: &str) -> String {
@@ -158,6 +160,10 @@ impl Desk {
         std::os::unix::fs::symlink(BINARY, desk.path("bin/nodestrap")).unwrap();
         std::os::unix::fs::symlink(repository().join("examples"), desk.path("examples")).unwrap();
         std::fs::copy(example("minimal.yaml"), desk.path("cluster.yaml")).unwrap();
+        let key = support::openpgp::make_key(1);
+        std::fs::write(desk.path("release-secret.asc"), support::openpgp::secret(&key)).unwrap();
+        std::fs::write(desk.path("release.asc"), support::openpgp::public(&key)).unwrap();
+        std::fs::write(desk.path("kubelet"), "a program").unwrap();
         desk
     }
 
@@ -181,7 +187,8 @@ fn is_about_this_machine(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     let command = words.next().unwrap_or_default();
     let of_a_node = ["facts", "plan", "apply", "status", "timeline", "verify", "reset", "gate", "network"];
-    of_a_node.contains(&command) && !words.any(|word| word == "--root")
+    // Nor is there a bucket.
+    line.contains("s3://") || (of_a_node.contains(&command) && !words.any(|word| word == "--root"))
 }
 
 /// The lines of all blocks of a language.

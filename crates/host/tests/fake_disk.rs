@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -234,4 +235,65 @@ fn what_a_failed_sync_did_not_write_is_never_written() {
     assert_eq!(outcomes(&disk, "/x"), BTreeSet::from([Some(b"\0\0\0".to_vec())]));
     assert!(host::doubt::is_cast(&disk, "me").unwrap(), "it is remembered");
     assert!(!host::doubt::is_cast(&disk.after_crash(Crash::PowerLoss, 0), "me").unwrap(), "until the boot ends");
+}
+
+#[test]
+fn what_is_written_piece_by_piece_is_lost_or_torn_like_everything_else() {
+    let disk = FakeDisk::new();
+    disk.make_folder(path("/a"), 0o755).unwrap();
+    disk.sync_file_system(path("/")).unwrap();
+    let folder = disk.enter(path("/a")).unwrap();
+    let mut file = folder.create(path("x"), 0o644).unwrap();
+    file.write_all(b"12").unwrap();
+    file.write_all(b"34").unwrap();
+    let seen = outcomes(&disk, "/a/x");
+    for content in [None, Some(&b""[..]), Some(b"1"), Some(b"12"), Some(b"123"), Some(b"12\0\0"), Some(b"1234")] {
+        assert!(seen.contains(&content.map(<[u8]>::to_vec)), "{content:?} not in {seen:?}");
+    }
+    disk.sync_file_system(path("/a")).unwrap();
+    assert_eq!(outcomes(&disk, "/a/x"), BTreeSet::from([Some(b"1234".to_vec())]));
+    disk.crash_point().crash_at(disk.operations() + 1, Moment::Midway);
+    assert!(file.write_all(b"5678").is_err() && file.write_all(b"9").is_err());
+    let after = disk.after_crash(Crash::ProcessKill, 0);
+    assert_eq!(after.read(path("/a/x"), 10).unwrap().unwrap(), b"123456");
+}
+
+#[test]
+fn a_stream_from_the_medium_sees_what_the_disk_lost() {
+    let disk = FakeDisk::new();
+    disk.create(path("/x"), 0o600, b"new").unwrap();
+    disk.lose_writeback();
+    let content = |reader: Option<Box<dyn host::disk::FileReader>>| {
+        let mut bytes = Vec::new();
+        reader.unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(content(disk.open(path("/x")).unwrap()), b"new");
+    assert_eq!(content(disk.open_medium(path("/x")).unwrap()), b"\0\0\0");
+}
+
+#[test]
+fn a_tree_whose_removal_is_killed_is_removed_the_next_time() {
+    let build = || {
+        let disk = FakeDisk::new();
+        disk.make_folder(path("/a/b"), 0o755).unwrap();
+        disk.create(path("/a/b/x"), 0o600, b"x").unwrap();
+        disk.symlink("b", path("/a/l")).unwrap();
+        disk.sync_everything().unwrap();
+        disk
+    };
+    let disk = build();
+    let before = disk.operations();
+    assert!(disk.remove_tree(path("/a")).unwrap());
+    assert_eq!(disk.operations() - before, 4, "every name is an operation of its own");
+    for n in before + 1..=disk.operations() {
+        let disk = build();
+        disk.crash_point().crash_at(n, Moment::After);
+        assert!(disk.remove_tree(path("/a")).is_err());
+        for crash in [Crash::ProcessKill, Crash::PowerLoss] {
+            let disk = disk.after_crash(crash, n);
+            disk.remove_tree(path("/a")).unwrap();
+            assert_eq!(disk.list(path("/")).unwrap(), ["run"]);
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod fields;
 mod markdown;
 #[allow(dead_code, reason = "the commands that take these arguments are in cli")]
 mod pki;
+mod publish;
 mod sbom;
 
 use clap::{CommandFactory as _, ValueEnum as _};

@@ -118,7 +118,7 @@ impl From<Algorithm> for KeyAlgorithm {
 }
 
 /// Whole numbers with one unit; a year has 365 days, as everywhere with certificates.
-fn parse_lifetime(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let wrong = || format!("\"{text}\" is not a time: write a number and s, m, h, d or y, such as 90d");
     let (number, unit) = text.split_at(text.find(|character: char| !character.is_ascii_digit()).ok_or_else(wrong)?);
     let seconds: u64 = match unit {

@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod harm;
+pub(crate) mod openpgp;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
