@@ -120,13 +120,7 @@ impl<'r, 'a> Transfer<'r, 'a> {
         let places: Vec<&str> =
             request.places.iter().filter(|place| !request.without.contains(place)).map(String::as_str).collect();
         let givers = if sink.kept() > 0 { vec![None] } else { Vec::new() };
-        let rounds = Rounds {
-            what: request.what,
-            patience: &request.patience,
-            random: request.random,
-            tell: request.tell,
-            advanced: Cell::default(),
-        };
+        let rounds = Rounds::new(request.what, &request.patience, request.random, request.tell);
         let tags = places.iter().map(|_| RefCell::default()).collect();
         let kept = RefCell::new(Kept { sink, givers });
         Self { request, places, rounds, kept, tags, refused_to_go_on: Cell::default() }
