@@ -21,10 +21,7 @@ pub struct RoleCredentials {
 }
 
 /// `None` if the machine has no role, or is on a platform whose roles open no S3 store.
-pub fn role_credentials(
-    identified: &Identified,
-    asking: &Asking<'_>,
-) -> Result<Option<RoleCredentials>, CloudError> {
+pub fn role_credentials(identified: &Identified, asking: &Asking<'_>) -> Result<Option<RoleCredentials>, CloudError> {
     if identified.platform != Platform::Aws {
         return Ok(None);
     }
@@ -104,7 +101,9 @@ mod tests {
     #[test]
     fn a_moment_is_read() {
         let seconds = |text: &str| {
-            parse_moment(text).and_then(|moment| moment.duration_since(SystemTime::UNIX_EPOCH).ok()).map(|d| d.as_secs())
+            parse_moment(text)
+                .and_then(|moment| moment.duration_since(SystemTime::UNIX_EPOCH).ok())
+                .map(|d| d.as_secs())
         };
         assert_eq!(seconds("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(seconds("2000-02-29T23:59:59Z"), Some(951_868_799));

@@ -14,7 +14,7 @@ use hyper::{Method, Response, StatusCode};
 use crate::connect::{Arrival, Outbound};
 use crate::content::Content;
 use crate::error::{FetchError, Reason};
-use crate::exchange::{Connection, announced, body, question, refusal};
+use crate::exchange::{Connection, Dialect, announced, body, question, refusal};
 use crate::insist::{insist, times};
 use crate::s3::{Object, S3, between};
 use crate::{Network, Patience};
@@ -92,7 +92,7 @@ impl Bucket<'_> {
             let asked = Asked { method: Method::PUT, object, query: &[], headers: &headers, upload };
             self.ask(&asked, outbound, async |answer, stall| match answer.status() {
                 StatusCode::OK => Ok(()),
-                _ => Err(refusal(answer, crate::exchange::Dialect::S3, stall).await),
+                _ => Err(refusal(answer, Dialect::S3, stall).await),
             })
             .await
         })
@@ -128,7 +128,7 @@ impl Bucket<'_> {
                 let asked = Asked { method: Method::GET, object: &bucket, query: &query, headers: &[], upload: None };
                 self.ask(&asked, outbound, async |answer, stall| match answer.status() {
                     StatusCode::OK => read_page(&body(answer, stall, LIST_LIMIT).await?),
-                    _ => Err(refusal(answer, crate::exchange::Dialect::S3, stall).await),
+                    _ => Err(refusal(answer, Dialect::S3, stall).await),
                 })
                 .await
             })?;
@@ -148,7 +148,7 @@ impl Bucket<'_> {
             let asked = Asked { method: Method::DELETE, object, query: &[], headers: &[], upload: None };
             self.ask(&asked, outbound, async |answer, stall| match answer.status() {
                 StatusCode::OK | StatusCode::NO_CONTENT | StatusCode::NOT_FOUND => Ok(()),
-                _ => Err(refusal(answer, crate::exchange::Dialect::S3, stall).await),
+                _ => Err(refusal(answer, Dialect::S3, stall).await),
             })
             .await
         })

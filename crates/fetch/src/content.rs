@@ -1,6 +1,6 @@
 //! What is sent with a question: nothing, a few bytes, or a file that is read while it is sent.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -47,8 +47,14 @@ impl Body for Content {
             From::Memory(bytes) => std::mem::take(bytes),
             From::Reader(reader) => {
                 let mut chunk = vec![0; usize::try_from(content.left).unwrap_or(CHUNK).min(CHUNK)];
-                match reader.read(&mut chunk) {
-                    Ok(0) => return Poll::Ready(Some(Err(std::io::ErrorKind::UnexpectedEof.into()))),
+                let read = loop {
+                    match reader.read(&mut chunk) {
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        read => break read,
+                    }
+                };
+                match read {
+                    Ok(0) => return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into()))),
                     Ok(read) => chunk.truncate(read),
                     Err(error) => return Poll::Ready(Some(Err(error))),
                 }

@@ -66,8 +66,9 @@ pub enum Mixing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "these may be the wrong bytes"]
 pub struct Completed<'a> {
-    /// The place that gave every byte of them. If they are wrong, leave it out ([`Download::without`]); if there is no such
-    /// place, refuse [`Mixing`]. Each of both ends, since every further try has one place less.
+    /// The place that gave every byte of them. If they are wrong, discard them and ask again: without this place
+    /// ([`Download::without`]), or, if there is no such place, with [`Mixing::Refused`]. That ends, since from then on each
+    /// try has one place less.
     pub all_from: Option<&'a str>,
 }
 
@@ -120,13 +121,7 @@ impl<'r, 'a> Transfer<'r, 'a> {
         let places: Vec<&str> =
             request.places.iter().filter(|place| !request.without.contains(place)).map(String::as_str).collect();
         let givers = if sink.kept() > 0 { vec![None] } else { Vec::new() };
-        let rounds = Rounds {
-            what: request.what,
-            patience: &request.patience,
-            random: request.random,
-            tell: request.tell,
-            advanced: Cell::default(),
-        };
+        let rounds = Rounds::new(request.what, &request.patience, request.random, request.tell);
         let tags = places.iter().map(|_| RefCell::default()).collect();
         let kept = RefCell::new(Kept { sink, givers });
         Self { request, places, rounds, kept, tags, refused_to_go_on: Cell::default() }
@@ -138,7 +133,7 @@ impl<'r, 'a> Transfer<'r, 'a> {
         if self.at() > self.request.size {
             self.start_over("more is kept of it than there is").map_err(keeping)?;
         }
-        if self.at() == self.request.size {
+        if self.is_whole() {
             return Ok(Completed { all_from: None });
         }
         let attempt = async |number: usize, place: &Place| self.attempt(number, place, outbound).await;
@@ -158,6 +153,10 @@ impl<'r, 'a> Transfer<'r, 'a> {
         self.kept.borrow().sink.kept()
     }
 
+    fn is_whole(&self) -> bool {
+        self.at() == self.request.size
+    }
+
     fn start_over(&self, why: &str) -> Result<(), SinkError> {
         (self.request.tell)(&Notice::StartingOver { what: self.request.what, why });
         self.kept.borrow_mut().discard()
@@ -167,6 +166,10 @@ impl<'r, 'a> Transfer<'r, 'a> {
         let of_others = self.kept.borrow().givers.iter().any(|giver| *giver != Some(number));
         if self.request.mixing == Mixing::Refused && of_others {
             self.start_over("what is kept of it came from another mirror")?;
+        }
+        // The time for an attempt was over between the last byte and the end of the answer.
+        if self.is_whole() {
+            return Ok(());
         }
         match place {
             Place::File(path) => self.copy(number, path),
@@ -221,20 +224,23 @@ impl<'r, 'a> Transfer<'r, 'a> {
         loop {
             let asked = Instant::now();
             let next = timeout(stall, incoming.frame()).await;
-            let next = next.map_err(|_| Reason::TimedOut { waiting_for: "more of its answer", after: stall })?;
-            let waited = asked.elapsed();
-            let Some(frame) = next else {
-                let (at, size) = (self.at(), self.request.size);
-                return match has_its_own_end {
-                    _ if at == size => Ok(()),
-                    true => Err(Reason::Mismatch(format!("its object ends after {at} of {size} bytes")).into()),
-                    false => Err(Reason::Exchange(format!("it ends after {at} of {size} bytes")).into()),
-                };
+            let (waited, is_whole) = (asked.elapsed(), self.is_whole());
+            let frame = match next {
+                // Whether it also ends well says nothing about the bytes.
+                Err(_) | Ok(None | Some(Err(_))) if is_whole => return Ok(()),
+                Err(_) => return Err(Reason::TimedOut { waiting_for: "more of its answer", after: stall }.into()),
+                Ok(Some(Err(error))) => return Err(broken(&error).into()),
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => {
+                    let end = format!("it ends after {} of {} bytes", self.at(), self.request.size);
+                    return Err(if has_its_own_end { Reason::Mismatch(end) } else { Reason::Exchange(end) }.into());
+                }
             };
-            let frame = frame.map_err(|error| broken(&error))?;
             let Some(part) = frame.data_ref() else { continue };
             self.append(number, part)?;
-            pace.came(part.len() as u64, waited)?;
+            if !self.is_whole() {
+                pace.came(part.len() as u64, waited)?;
+            }
         }
     }
 
@@ -271,7 +277,7 @@ impl<'r, 'a> Transfer<'r, 'a> {
         }
         file.seek(SeekFrom::Start(self.at())).map_err(|error| unreadable(&error))?;
         let mut chunk = vec![0; CHUNK];
-        while self.at() < self.request.size {
+        while !self.is_whole() {
             match file.read(&mut chunk) {
                 Ok(0) => return Err(Reason::File("it became shorter while it was read".to_owned()).into()),
                 Ok(read) => self.append(number, chunk.get(..read).unwrap_or_default())?,

@@ -1,7 +1,5 @@
 //! One question to one service, asked until it is answered or the time is over.
 
-use std::time::Duration;
-
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Patience;
@@ -16,22 +14,26 @@ pub(crate) async fn insist<T>(
 ) -> Result<T, (u32, Reason)> {
     let started = Instant::now();
     let left = || patience.overall.saturating_sub(started.elapsed());
-    let mut attempts = 0;
+    let (mut attempts, mut said) = (0, None);
     loop {
         attempts += 1;
         let allowed = patience.attempt.min(left());
-        let late = Reason::TimedOut { waiting_for: "its answer", after: allowed };
-        let reason = match timeout(allowed, attempt()).await.unwrap_or(Err(late)) {
-            Ok(value) => return Ok(value),
-            Err(reason) => reason,
+        let reason = match timeout(allowed, attempt()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(reason)) => reason,
+            // The time for everything is over; what was said before tells more.
+            Err(_) if allowed < patience.attempt && said.is_some() => break,
+            Err(_) => Reason::TimedOut { waiting_for: "its answer", after: allowed },
         };
-        let asked_for: Duration = reason.retry_after().unwrap_or_default();
-        let rest = asked_for + decide_rest(patience, attempts, random());
-        if !reason.may_pass() || rest >= left() {
-            return Err((attempts, reason));
+        let rest = reason.retry_after().unwrap_or_default() + decide_rest(patience, attempts, random());
+        let goes_on = reason.may_pass() && rest < left();
+        said = Some(reason);
+        if !goes_on {
+            break;
         }
         sleep(rest).await;
     }
+    Err((attempts, said.unwrap_or(Reason::NotAsked)))
 }
 
 /// For the end of a message.

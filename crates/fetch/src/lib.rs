@@ -43,7 +43,6 @@ mod sink;
 pub mod store;
 pub mod unpack;
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use host::disk::Disk;
@@ -140,13 +139,7 @@ pub fn fetch<T, E: std::error::Error>(
     let network = &request.network;
     let outbound = connect::Outbound::new(network.authorities, network.proxy)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(FetchError::Runtime)?;
-    let rounds = Rounds {
-        what: request.what,
-        patience: &request.patience,
-        random: request.random,
-        tell: request.tell,
-        advanced: Cell::default(),
-    };
+    let rounds = Rounds::new(request.what, &request.patience, request.random, request.tell);
     let urls: Vec<&str> = request.urls.iter().map(String::as_str).collect();
     let attempt = async |_: usize, place: &Place| {
         let body = read_whole(request, place, &outbound).await?;

@@ -113,15 +113,26 @@ impl Mirror {
 
 /// How mirrors are asked, whatever for.
 pub(crate) struct Rounds<'a> {
-    pub(crate) what: &'a str,
-    pub(crate) patience: &'a Patience,
-    pub(crate) random: &'a dyn Fn() -> u64,
-    pub(crate) tell: &'a dyn Fn(&Notice<'_>),
+    what: &'a str,
+    patience: &'a Patience,
+    random: &'a dyn Fn() -> u64,
+    tell: &'a dyn Fn(&Notice<'_>),
+    started: Instant,
     /// An attempt came nearer to the end before it failed: the rests begin anew.
     pub(crate) advanced: Cell<bool>,
 }
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
+    /// The time for everything begins now.
+    pub(crate) fn new(
+        what: &'a str,
+        patience: &'a Patience,
+        random: &'a dyn Fn() -> u64,
+        tell: &'a dyn Fn(&Notice<'_>),
+    ) -> Self {
+        Self { what, patience, random, tell, started: Instant::now(), advanced: Cell::default() }
+    }
+
     /// `attempt` gets the number of the mirror, counted from 0, and where it is.
     pub(crate) async fn ask<T>(
         &self,
@@ -134,8 +145,7 @@ impl Rounds<'_> {
         }
         let patience = self.patience;
         let mut mirrors: Vec<Mirror> = urls.iter().map(|url| Mirror::new(url)).collect();
-        let started = Instant::now();
-        let left = || patience.overall.saturating_sub(started.elapsed());
+        let left = || patience.overall.saturating_sub(self.started.elapsed());
         let mut round = 0;
         'rounds: while mirrors.iter().any(Mirror::is_worth_asking) {
             if round > 0 {

@@ -150,6 +150,26 @@ fn no_byte_more_than_promised_is_taken() {
 }
 
 #[test]
+fn a_mirror_that_gives_everything_and_never_ends_has_given_everything() {
+    for ending in ["hold", "reset"] {
+        let server = Server::start(move |_, stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            let _ = stream.write_all(&object());
+            if ending == "hold" {
+                hold(stream);
+            } else {
+                // Not before all was taken: a reset throws away what is still on its way.
+                std::thread::sleep(Duration::from_millis(300));
+                stream.reset();
+            }
+        });
+        let asked = from(&[&server]).run(Memory::default());
+        assert_eq!(asked.outcome.unwrap(), Some(server.url("/thing")), "{ending}");
+        assert_eq!((asked.sink.bytes == object(), asked.sink.discards), (true, 0), "{ending}");
+    }
+}
+
+#[test]
 fn an_object_that_ends_early_by_its_own_word_is_another_one() {
     let short = Server::start(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");

@@ -1,6 +1,7 @@
 //! Mirrors that do everything wrong, on loopback. Time-outs are tiny; no test asserts a time.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
+#[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod server;
 
 use std::cell::RefCell;

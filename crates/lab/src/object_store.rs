@@ -44,7 +44,10 @@ impl ObjectStore {
         let log = folder.path().join("log");
         let mut command = Command::new(binary);
         command.env_clear().env("ROOT_ACCESS_KEY_ID", ACCESS_KEY).env("ROOT_SECRET_ACCESS_KEY", SECRET_KEY);
-        command.args(["--region", REGION, "--port", &address.to_string(), "posix", "--sidecar"]).arg(metadata).arg(objects);
+        command
+            .args(["--region", REGION, "--port", &address.to_string(), "posix", "--sidecar"])
+            .arg(metadata)
+            .arg(objects);
         command.stdin(Stdio::null()).stdout(append(&log)?).stderr(append(&log)?);
         let program = command.spawn().context("starting versitygw")?;
         let mut store = Self { address, program, folder };

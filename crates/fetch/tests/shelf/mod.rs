@@ -94,7 +94,9 @@ fn serve(trick: Option<Trick>, question: &str, stream: &mut dyn Stream, sent: &A
             return;
         }
         sent.fetch_add(part.len(), Ordering::SeqCst);
-        pause.map(std::thread::sleep);
+        if let Some(pause) = pause {
+            std::thread::sleep(pause);
+        }
     }
     match trick {
         Some(Trick::ResetAt(_)) => stream.reset(),
