@@ -230,6 +230,8 @@ impl<'a> Store<'a> {
             Ok(_) | Err(_) => return Ok(Look::Damaged),
         }
         reader.seek(SeekFrom::Start(0)).map_err(|source| StoreError::Read { digest: wanted.digest, source })?;
+        // Seen is not durable: the run that put it there may have died before its sync.
+        self.disk.sync_folder(&self.folder.join(wanted.digest.algorithm()))?;
         Ok(Look::Whole(Object { wanted: *wanted, reader }))
     }
 }

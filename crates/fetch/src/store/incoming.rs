@@ -54,7 +54,7 @@ impl<'a> Incoming<'a> {
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        if bytes.len() as u64 > self.wanted.size - self.kept {
+        if bytes.len() as u64 > self.wanted.size.saturating_sub(self.kept) {
             return Err(StoreError::TooLong(self.wanted));
         }
         if let Err(error) = self.disk.append(&self.places.partial, bytes) {
