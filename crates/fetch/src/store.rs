@@ -50,7 +50,7 @@ pub enum StoreError {
     #[error("{} has more than the {} bytes it should have; the place it came from has something else", .0.digest, .0.size)]
     TooLong(Wanted),
     #[error("what was fetched is {found}, not {wanted}; the place it came from has something else")]
-    Differs { wanted: Digest, found: Digest },
+    Differs { wanted: Digest, found: Box<Digest> },
     #[error("the disk lost what was written of {digest}: it gives back other bytes; check the disk")]
     Lost { digest: Digest },
     #[error("read {digest} from the store")]

@@ -4,6 +4,7 @@
     clippy::disallowed_methods,
     reason = "tests look at the real file system from outside, and run tar and themselves"
 )]
+#![allow(clippy::print_stdout, reason = "processes of one test tell each other what they did")]
 
 mod crashes;
 mod honest;

@@ -182,12 +182,12 @@ fn what_is_damaged_or_cut_is_refused() {
     flipped[at] ^= 1;
     refused!(flipped, UnpackError::Gzip(_), "gzip");
     assert!(refusal(&flipped).source().is_some());
-    refused!(b"PK\x03\x04 this is something else".to_vec(), UnpackError::Gzip(_), "gzip");
+    refused!(*b"PK\x03\x04 this is something else", UnpackError::Gzip(_), "gzip");
 
     let (first, second) = good.0.split_at(3000);
     let members = [gzip(first, Compression::fast()), gzip(second, Compression::fast())].concat();
     assert_eq!(unpacked(&members, &Limits::USUAL).unwrap().entries.len(), 2, "several members are one file");
-    refused!(members[..members.len() - 3].to_vec(), UnpackError::Truncated { .. }, "\"b\"");
+    refused!(members[..members.len() - 3], UnpackError::Truncated { .. }, "\"b\"");
     refused!([whole.clone(), b"garbage behind it".to_vec()].concat(), UnpackError::Gzip(_), "gzip");
     // Fewer bytes than the header of another member has look like its beginning.
     refused!([whole.clone(), b"junk".to_vec()].concat(), UnpackError::Truncated { .. }, "\"b\"");
