@@ -4,9 +4,15 @@
 pub mod keys;
 pub mod seeds;
 
-use std::path::Path;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use bundle::{Bundle, NetworkSettings, Payload, Stub, Webhook, check_gate, diff_bundles, read_user_data};
+use fetch::unpack::{EntryKind, Form, Limits, Listing, unpack};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use host::disk::{Disk, Kind};
+use host::fake::FakeDisk;
 use render::render_group;
 use spec::{Colour, CompleteSpec, FileReference, Mistake, SecretDisplay, Source, complete, parse, render_mistakes};
 use trust::openpgp::{Keyring, verify_detached};
@@ -143,4 +149,67 @@ pub fn signature(data: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+}
+
+const BLOCK: usize = 512;
+
+/// An archive, before it is compressed: whatever it says, nothing leaves the folder, and no link in it leads out.
+pub fn tar(data: &[u8]) {
+    let mut bytes = data.to_vec();
+    bytes.chunks_exact_mut(BLOCK).filter(|block| block[257..262] == *b"ustar").for_each(mend_checksum);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+    let written = encoder.write_all(&bytes);
+    let packed = written.and_then(|()| encoder.finish()).expect("memory takes anything");
+    let (disk, folder) = (FakeDisk::new(), Path::new("/in"));
+    disk.make_folder(folder, 0o755).expect("an empty disk takes a folder");
+    let entered = disk.enter(folder).expect("it was made just now");
+    let limits = Limits { total: 1 << 22, ..Limits::USUAL };
+    let outcome = unpack(&mut packed.as_slice(), Form::TarGz, &*entered, &limits);
+    let outside = disk.paths().into_iter().find(|path| !path.starts_with(folder) && !path.starts_with("/run"));
+    assert_eq!(outside, None, "it left the folder");
+    match outcome {
+        Ok(listing) => {
+            assert_eq!(
+                listing.compare(&disk, folder).expect("the disk is well"),
+                [],
+                "it is not what it was said to be"
+            );
+            assert_links_stay_inside(&disk, folder, &listing);
+        }
+        Err(error) => assert!(!error.to_string().is_empty(), "refused without a reason"),
+    }
+}
+
+/// A wrong checksum is refused at once, and nothing behind it is tried.
+fn mend_checksum(block: &mut [u8]) {
+    block[148..156].copy_from_slice(b"        ");
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+fn assert_links_stay_inside(disk: &FakeDisk, folder: &Path, listing: &Listing) {
+    for entry in &listing.entries {
+        let EntryKind::Link { .. } = &entry.kind else { continue };
+        let mut at = PathBuf::from(folder);
+        let mut todo: Vec<String> = names_of(&entry.path);
+        for _ in 0..1000 {
+            let Some(name) = todo.pop() else { break };
+            match name.as_str() {
+                ".." => drop(at.pop()),
+                name => at.push(name),
+            }
+            assert!(at.starts_with(folder), "the link {:?} leads out, to {at:?}", entry.path);
+            if let Ok(Some(stat)) = disk.stat(&at)
+                && let Kind::Link { target } = stat.kind
+            {
+                at.pop();
+                todo.extend(names_of(&target));
+            }
+        }
+    }
+}
+
+/// The first one last.
+fn names_of(path: &str) -> Vec<String> {
+    path.split('/').filter(|name| !matches!(*name, "" | ".")).rev().map(str::to_owned).collect()
 }

@@ -44,6 +44,9 @@ pub fn seeds(repository: &Path) -> Seeds {
     for number in 0..64 {
         add("manifest", manifest(number).to_json().into_bytes());
     }
+    for archive in archives() {
+        add("tar", archive);
+    }
     seeds
 }
 
@@ -72,6 +75,39 @@ fn manifest(number: u64) -> Manifest {
         }
     };
     Manifest::new(number, at(number), at(number + 30), (0..number % 5).map(artefact).collect()).expect("a manifest")
+}
+
+/// Every kind of entry with every kind of name, behind each thing that can stand before an entry.
+fn archives() -> Vec<Vec<u8>> {
+    let records = b"15 path=a/long\n12 size=0000\n30 SCHILY.xattr.user.x=nothing\n";
+    let before = [
+        Vec::new(),
+        [entry(b'5', "a/", "", b""), entry(b'0', "a/f", "", &[b'x'; 600]), entry(b'2', "a/l", "../b", b"")].concat(),
+        entry(b'x', "x", "", records),
+        [entry(b'L', "././@LongLink", "", b"a/very/long/name\0"), entry(b'K', "k", "", b"../target\0")].concat(),
+        entry(b'g', "g", "", b"13 comment=ab\n"),
+    ];
+    let mut archives = Vec::new();
+    for before in &before {
+        for kind in *b"0125367LKxgS" {
+            for (name, link) in [("a/b", "a/f"), ("./a/l/x", "../../b"), ("../up", "l/../..")] {
+                archives.push([before, &entry(kind, name, link, b""), &[0; 1024][..]].concat());
+            }
+        }
+    }
+    archives
+}
+
+fn entry(kind: u8, name: &str, link: &str, body: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; 512];
+    let size = format!("{:011o}", body.len());
+    let fields = [(0, name.as_bytes()), (100, b"0000755"), (124, size.as_bytes()), (157, link.as_bytes())];
+    for (at, field) in fields.into_iter().chain([(156, &[kind][..]), (257, b"ustar\x0000")]) {
+        block[at..at + field.len()].copy_from_slice(field);
+    }
+    block.extend_from_slice(body);
+    block.resize(block.len().next_multiple_of(512), 0);
+    block
 }
 
 /// Every group as a bundle, as user data and as files of a node.

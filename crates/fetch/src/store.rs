@@ -50,7 +50,7 @@ pub enum StoreError {
     #[error("{} has more than the {} bytes it should have; the place it came from has something else", .0.digest, .0.size)]
     TooLong(Wanted),
     #[error("what was fetched is {found}, not {wanted}; the place it came from has something else")]
-    Differs { wanted: Digest, found: Digest },
+    Differs { wanted: Digest, found: Box<Digest> },
     #[error("the disk lost what was written of {digest}: it gives back other bytes; check the disk")]
     Lost { digest: Digest },
     #[error("read {digest} from the store")]
@@ -230,6 +230,8 @@ impl<'a> Store<'a> {
             Ok(_) | Err(_) => return Ok(Look::Damaged),
         }
         reader.seek(SeekFrom::Start(0)).map_err(|source| StoreError::Read { digest: wanted.digest, source })?;
+        // Seen is not durable: the run that put it there may have died before its sync.
+        self.disk.sync_folder(&self.folder.join(wanted.digest.algorithm()))?;
         Ok(Look::Whole(Object { wanted: *wanted, reader }))
     }
 }

@@ -297,3 +297,18 @@ fn a_tree_whose_removal_is_killed_is_removed_the_next_time() {
         }
     }
 }
+
+#[test]
+fn a_renamed_folder_is_found_at_one_place_at_most() {
+    let disk = FakeDisk::new();
+    disk.make_folder(path("/old"), 0o755).unwrap();
+    disk.create(path("/old/x"), 0o600, b"x").unwrap();
+    disk.sync_everything().unwrap();
+    disk.rename(path("/old"), path("/new")).unwrap();
+    let found = (0..100).map(|seed| disk.after_crash(Crash::PowerLoss, seed).list(path("/")).unwrap());
+    let found: BTreeSet<Vec<String>> = found.collect();
+    for names in [&["new", "run"][..], &["old", "run"]] {
+        assert!(found.contains(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()), "{found:?}");
+    }
+    assert!(found.iter().all(|names| names.len() < 3), "{found:?}");
+}

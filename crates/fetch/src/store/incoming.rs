@@ -15,7 +15,8 @@ pub struct Incoming<'a> {
     wanted: Wanted,
     places: Places,
     kept: u64,
-    hasher: Hasher,
+    /// Apart, since its state is larger than all the rest.
+    hasher: Box<Hasher>,
     /// Held, not read.
     _lock: LockGuard,
 }
@@ -28,7 +29,7 @@ impl<'a> Incoming<'a> {
         places: Places,
         lock: LockGuard,
     ) -> Result<Self, StoreError> {
-        let hasher = Hasher::like(&wanted.digest);
+        let hasher = Box::new(Hasher::like(&wanted.digest));
         let mut incoming = Self { disk, wanted: *wanted, places, kept: 0, hasher, _lock: lock };
         let found = disk.stat(&incoming.places.partial)?.map_or(0, |stat| stat.size);
         if found > wanted.size || incoming.rehash().is_err() {
@@ -49,12 +50,12 @@ impl<'a> Incoming<'a> {
         // It is the lock as well, so it is emptied and not removed.
         self.disk.truncate(&self.places.partial, 0)?;
         self.kept = 0;
-        self.hasher = Hasher::like(&self.wanted.digest);
+        *self.hasher = Hasher::like(&self.wanted.digest);
         Ok(())
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        if bytes.len() as u64 > self.wanted.size - self.kept {
+        if bytes.len() as u64 > self.wanted.size.saturating_sub(self.kept) {
             return Err(StoreError::TooLong(self.wanted));
         }
         if let Err(error) = self.disk.append(&self.places.partial, bytes) {
@@ -83,10 +84,10 @@ impl<'a> Incoming<'a> {
         if self.kept != wanted.size {
             return Err(StoreError::Incomplete { wanted, kept: self.kept });
         }
-        let found = self.hasher.clone().finish();
+        let found = Hasher::clone(&self.hasher).finish();
         match found == wanted.digest {
             true => Ok(()),
-            false => Err(StoreError::Differs { wanted: wanted.digest, found }),
+            false => Err(StoreError::Differs { wanted: wanted.digest, found: found.into() }),
         }
     }
 

@@ -357,7 +357,9 @@ impl Disk for FakeDisk {
         let what = format!("lock {}", text(path));
         self.change("lock", path, what, |tree, _| {
             tree.make_folder(path.parent().unwrap_or(Path::new("/")), 0o755)?;
-            tree.append(path, b"", Moment::After)?;
+            if tree.find(path, false)?.is_none() {
+                tree.append(path, b"", Moment::After)?;
+            }
             let taken = self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
             Ok(taken.then(|| LockGuard::new(HeldLock { locks: self.locks.clone(), path: path.to_owned() })))
         })

@@ -431,7 +431,29 @@ impl Tree {
                 tree.inodes[*ino].node = Node::Folder(FolderState::default());
             }
         }
+        tree.leave_folders_one_name(&mut chance);
         tree
+    }
+
+    /// A folder that was renamed may be found at its old or its new place, but on no file system at both: whoever removed the
+    /// one would empty the other.
+    fn leave_folders_one_name(&mut self, chance: &mut Chance) {
+        let mut names = Vec::new();
+        for (folder, inode) in self.inodes.iter().enumerate() {
+            let Node::Folder(state) = &inode.node else { continue };
+            let below = state.now.iter().filter(|(_, child)| matches!(self.inodes[**child].node, Node::Folder(_)));
+            names.extend(below.map(|(name, child)| (*child, folder, name.clone())));
+        }
+        names.sort();
+        if chance.below(2) == 0 {
+            names.reverse();
+        }
+        for pair in names.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+            let (_, folder, name) = &pair[0];
+            if let Node::Folder(state) = &mut self.inodes[*folder].node {
+                state.now.remove(name);
+            }
+        }
     }
 
     fn add(&mut self, path: &Path, node: Node, mode: u32) -> io::Result<Ino> {
