@@ -38,7 +38,7 @@ impl WorkerSpec {
         Self {
             token: lab.bootstrap_token().to_owned(),
             authority_pem: lab.ca_pem().to_owned(),
-            service_cidrs: "[10.98.0.0/24]",
+            service_cidrs: if lab.is_dual_stack() { "[10.98.0.0/24, 'fd98::/112']" } else { "[10.98.0.0/24]" },
             labels: "{example.com/pool: workers}",
             cluster: String::new(),
             group: String::new(),

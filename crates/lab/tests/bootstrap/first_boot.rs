@@ -73,8 +73,7 @@ fn assert_token_is_gone(machine: &lab::Node, token: &str) {
 #[test]
 fn three_nodes_at_once_get_their_own_ranges_and_their_pods_reach_each_other_over_both_families() {
     let Some(lab) = lab(LabOptions { dual_stack: true, ..LabOptions::default() }) else { return };
-    let spec = WorkerSpec { service_cidrs: "[10.98.0.0/24, 'fd98::/112']", ..WorkerSpec::of(&lab) };
-    let user_data = user_data(&spec);
+    let user_data = user_data(&WorkerSpec::of(&lab));
     let names = ["n1", "n2", "n3"];
     for name in names {
         lab.add_node(node(name, &user_data)).expect("the node boots");
