@@ -6,6 +6,7 @@
 mod download;
 mod eksctl;
 mod store;
+mod tree;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result, ensure};
 pub use download::{bare_node, download_site, downloaded_from, ignition_node};
 pub use eksctl::{EksImage, eks_instance, eks_spec};
 pub use store::{incompressible_text, published_paths};
+pub use tree::{ArtefactStore, SigningKey};
 
 use crate::command::output_text;
 use crate::consumers::IgnitionSpec;
@@ -46,6 +48,9 @@ pub enum Flow {
     EksctlAl2,
     /// An image that passes for Ubuntu of EKS, with a metadata service and a real snapd.
     EksctlUbuntu,
+    /// Nothing but an operating system and nodestrap: kubelet, runtime and CNI plug-ins come from a store of signed artefacts.
+    #[value(skip)]
+    Tree,
 }
 
 /// A node that is made and off, and what stands around it: gone with this value, unless its lab is up until `lab down`.
@@ -90,6 +95,10 @@ impl Flow {
             }
             Self::EksctlAl2 => (EksImage::AmazonLinux2.options(lab, name, nodestrap, say)?, vec![]),
             Self::EksctlUbuntu => (EksImage::Ubuntu.options(lab, name, nodestrap, say)?, vec![]),
+            Self::Tree => {
+                let (options, store) = tree::offer(lab, name, nodestrap, say)?;
+                (options, vec![store])
+            }
         };
         let node = lab.add_node(options.not_started())?;
         let metadata = match self.eks_image() {

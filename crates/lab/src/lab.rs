@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::cache::{Cache, prepare};
+use crate::cache::{Cache, Patch, ReleaseFile, kube_proxy_image, prepare, release_files};
 use crate::command::{stdout_of, stdout_with_input};
 use crate::control_plane::{ControlPlane, Program, START_DEADLINE, bootstrap_objects, log_path, log_tails};
 use crate::identities::Identities;
@@ -270,6 +270,16 @@ impl Lab {
         // A node that asks too early asks again.
         self.spawn_keeper(&format!("metadata-{node}"), &command)?;
         Ok(None)
+    }
+
+    /// An archive for [`NodeOptions::container_image`], made when it is first asked for.
+    pub fn kube_proxy_image(&self) -> Result<PathBuf> {
+        kube_proxy_image(&self.cache)
+    }
+
+    /// What a bare machine lacks, as its projects publish it; made when it is first asked for.
+    pub fn release(&self, patch: Patch) -> Result<Vec<ReleaseFile>> {
+        release_files(&self.cache, patch)
     }
 
     /// Makes a node and boots it. Returns when its systemd answers, not when it has finished booting.

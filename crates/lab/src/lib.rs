@@ -51,7 +51,7 @@ mod wait;
 mod web;
 mod worker_spec;
 
-pub use cache::{Consumers, prepare};
+pub use cache::{Consumers, Patch, ReleaseFile, prepare};
 pub use command::{output_text, stdout_of};
 pub use flow::Flow;
 pub use keeper::keep_node;
@@ -62,7 +62,7 @@ pub use paths::{cache_folder, repository, state_root};
 pub use pods::Pod;
 pub use process::ProcessId;
 pub use routes::keep_routes;
-pub use state::{Desired, State, names_of_labs};
+pub use state::{Desired, NodeImage, State, names_of_labs};
 pub use support::{Unsupported, missing_packages, require, support};
 pub use teardown::{reap_abandoned, tear_down};
 pub use wait::{Fatal, wait_until};

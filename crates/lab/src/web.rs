@@ -257,7 +257,10 @@ mod tests {
         assert!(rest.ends_with("\r\n\r\n789"), "{rest}");
         assert!(answered(&site, "GET /a HTTP/1.1\r\nRange: bytes=10-\r\n\r\n").starts_with("HTTP/1.1 416 "));
         for outside in ["/../secret", "/./../secret", "//secret", "/", "a"] {
-            assert!(answered(&site, &format!("GET {outside} HTTP/1.1\r\n\r\n")).starts_with("HTTP/1.1 404 "), "{outside}");
+            assert!(
+                answered(&site, &format!("GET {outside} HTTP/1.1\r\n\r\n")).starts_with("HTTP/1.1 404 "),
+                "{outside}"
+            );
         }
         assert_eq!(server.requests()[..3], ["/a", "/a bytes=7-", "/a bytes=10-"]);
     }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::cache::KUBE_PROXY_IMAGE;
+use crate::identities::Identities;
 use crate::lab::Lab;
 use crate::network::API_SERVER_URL;
 
@@ -43,6 +45,16 @@ impl WorkerSpec {
             cluster: String::new(),
             group: String::new(),
         }
+    }
+
+    /// With kube-proxy as a static pod, whose image [`Lab::kube_proxy_image`] has.
+    pub fn with_kube_proxy(mut self, lab: &Lab) -> Result<Self> {
+        let kubeconfig = indented(&Identities::in_lab(lab.folder()).kube_proxy_kubeconfig()?, 4);
+        // A network namespace cannot say how many connections the machine may track.
+        self.cluster.push_str(&format!(
+            "kubeProxy:\n  image: {KUBE_PROXY_IMAGE}\n  config: {{conntrack: {{maxPerCore: 0, min: 0}}}}\n  kubeconfig: |\n{kubeconfig}"
+        ));
+        Ok(self)
     }
 
     /// The settings of kubelet and containerd are what this kind of machine needs; the README of this crate says why.

@@ -59,12 +59,7 @@ pub fn ignition_node(
 }
 
 /// A download site, and the spec of a node that is sent there.
-pub(super) fn offer(
-    lab: &Lab,
-    group: &str,
-    nodestrap: &Path,
-    say: &dyn Fn(&str),
-) -> Result<(WebServer, WorkerSpec)> {
+pub(super) fn offer(lab: &Lab, group: &str, nodestrap: &Path, say: &dyn Fn(&str)) -> Result<(WebServer, WorkerSpec)> {
     let program = std::fs::read(nodestrap).with_context(|| format!("reading {}", nodestrap.display()))?;
     let (site, url) = download_site(lab, &program)?;
     say(&format!("nodestrap can be downloaded from {url}"));
