@@ -51,7 +51,7 @@ mod wait;
 mod web;
 mod worker_spec;
 
-pub use cache::{Consumers, Patch, ReleaseFile, prepare};
+pub use cache::{Consumers, Patch, ReleaseFile, prepare, prepare_releases};
 pub use command::{output_text, stdout_of};
 pub use flow::Flow;
 pub use keeper::keep_node;

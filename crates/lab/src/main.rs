@@ -7,12 +7,13 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use lab::flow::Prepared;
 use lab::{Flow, Lab, LabOptions, Lifetime, Node, NodeOptions, Transport, WorkerSpec};
 
 /// A line for the person in front of the terminal; one who has closed it (`lab logs | head`) is no reason to panic.
@@ -190,7 +191,7 @@ fn prepare(install: bool) -> Result<()> {
     if !lab::require() {
         return Ok(());
     }
-    lab::prepare()?;
+    lab::prepare_releases(&lab::prepare()?)?;
     lab::Consumers::open()?.prepare()?;
     say!("everything is in {}", lab::cache_folder()?.display());
     Ok(())
@@ -225,10 +226,8 @@ fn demo(name: &str) -> Result<()> {
         nodestrap_binary().context("NODESTRAP_BINARY must name the nodestrap program; `make lab` sets it")?;
     up(name, false)?;
     let lab = open(name)?;
-    let user_data = WorkerSpec::of(&lab).user_data(&nodestrap)?;
-    say!("\nn1 boots, with {} bytes of user data …", user_data.len());
-    let node = lab.add_node(NodeOptions::named("n1").user_data(user_data).nodestrap(nodestrap))?;
-    lab.wait_node_ready("n1", READY_PATIENCE)?;
+    say!("");
+    let Prepared { node, .. } = boot_by_flow(&lab, "n1", Flow::UserData, &nodestrap)?;
     lab.run_pod("p1", "n1")?;
     say!("\n{}", node.run(&["nodestrap", "timeline"])?);
     say!("{}", node.run(&["nodestrap", "status"])?);
@@ -291,15 +290,20 @@ fn add_by_flow(lab: &Lab, node: &str, flow: Flow, nodestrap: Option<PathBuf>) ->
     let nodestrap = nodestrap.or_else(nodestrap_binary).context(
         "neither --nodestrap nor $NODESTRAP_BINARY names a program; `scripts/build-dist` builds one and prints its path",
     )?;
-    let prepared = flow.prepare(lab, node, &nodestrap, &|what| say!("{node}: {what}"))?;
-    let made = &prepared.node;
-    say!("{node}: boots with {} and files in {}", made.addresses().v4, made.root().display());
-    prepared.boot_until_ready(lab, READY_PATIENCE)?;
+    boot_by_flow(lab, node, flow, &nodestrap)?;
     say!("{node} is Ready:\n{}", lab.kubectl(&["get", "node", node, "-o", "wide"])?.trim_end());
     for what in [format!("shell {node}"), format!("node reboot {node}"), "down".to_owned()] {
         say!("  {}", invocation(lab.name(), &what));
     }
     Ok(())
+}
+
+fn boot_by_flow(lab: &Lab, node: &str, flow: Flow, nodestrap: &Path) -> Result<Prepared> {
+    let prepared = flow.prepare(lab, node, nodestrap, &|what| say!("{node}: {what}"))?;
+    let (address, root) = (prepared.node.addresses().v4, prepared.node.root());
+    say!("{node}: boots at {address}; its files are in {}", root.display());
+    prepared.boot_until_ready(lab, READY_PATIENCE)?;
+    Ok(prepared)
 }
 
 fn start_line(lab: &Lab, node: &str) -> String {

@@ -84,6 +84,14 @@ pub fn prepare() -> Result<Cache> {
     Ok(Cache { kubernetes, etcd, node_root, node_base, node_image, probe: images.join("probe") })
 }
 
+/// What takes a bare machine to a node, in both patches. A lab does without until it is first asked.
+pub fn prepare_releases(cache: &Cache) -> Result<()> {
+    for patch in [Patch::Newest, Patch::Earlier] {
+        release_files(cache, patch)?;
+    }
+    kube_proxy_image(cache).map(drop)
+}
+
 /// An archive of the image of kube-proxy; made when it is first asked for.
 pub(crate) fn kube_proxy_image(cache: &Cache) -> Result<PathBuf> {
     let part = images::kube_proxy(&cache.kubernetes, &cache.node_root);

@@ -54,9 +54,16 @@ impl ArtefactStore {
         spec.group.push_str(&format!("components: {{{}}}\n", sources.join(", ")));
         Ok(spec)
     }
+
+    /// A bare Debian with nodestrap whose bundle leads here.
+    pub fn node(&self, lab: &Lab, name: &str, patch: Patch, nodestrap: &Path) -> Result<NodeOptions<'static>> {
+        let user_data = self.spec(lab, patch)?.user_data(nodestrap)?;
+        let options = NodeOptions::named(name).bare().user_data(user_data).nodestrap(nodestrap);
+        Ok(options.container_image(lab.kube_proxy_image()?))
+    }
 }
 
-/// As a group names them.
+/// As a group names its components.
 const COMPONENTS: [&str; 5] = ["kubelet", "kubectl", "containerd", "runc", "cniPlugins"];
 
 /// Made by GnuPG, as its users have it.
@@ -104,10 +111,8 @@ pub(super) fn offer(
     for ReleaseFile { component, version, name, .. } in &release {
         say(&format!("{component} {version} is published at {} as {name}", store.server.url()));
     }
-    let user_data = store.spec(lab, patch)?.user_data(nodestrap)?;
-    say(&format!("{} bytes of user data for a bare Debian with nodestrap", user_data.len()));
-    let options = NodeOptions::named(name).bare().user_data(user_data).nodestrap(nodestrap);
-    Ok((options.container_image(lab.kube_proxy_image()?), store.server))
+    say("a bare Debian with nodestrap, and a bundle that names them");
+    Ok((store.node(lab, name, patch, nodestrap)?, store.server))
 }
 
 #[cfg(test)]
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gnupg_makes_a_key_whose_signature_its_keyring_proves() {
+    fn gnupg_makes_a_key_in_two_armoured_halves() {
         if !crate::support::has_program("gpg-agent") {
             eprintln!("SKIPPED: there is no GnuPG on this machine");
             return;
