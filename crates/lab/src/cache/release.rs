@@ -102,10 +102,39 @@ fn pack(folder: &Path, entry: &str, archive: &Path, log: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
     use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::command::stdout_of;
+
+    fn listed(archive: &Path) -> Vec<String> {
+        let text = stdout_of(Command::new("tar").arg("-tzf").arg(archive)).expect("tar");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_release_is_laid_out_as_its_projects_do_and_comes_in_two_patches() {
+        if !crate::support::require() {
+            return;
+        }
+        let cache = crate::cache::prepare().expect("the cache");
+        let [newest, earlier] = [Patch::Newest, Patch::Earlier].map(|patch| files(&cache, patch).expect("a release"));
+        let path = |files: &[ReleaseFile], component: &str| {
+            files.iter().find(|file| file.component == component).expect("it is there").path.clone()
+        };
+        for (files, version) in [(&newest, KUBERNETES_VERSION), (&earlier, EARLIER_KUBERNETES_VERSION)] {
+            let said = stdout_of(Command::new(path(files, "kubelet")).arg("--version")).expect("it runs");
+            assert_eq!(said.trim(), format!("Kubernetes v{version}"));
+        }
+        let said = stdout_of(Command::new(path(&newest, "runc")).arg("--version")).expect("it runs");
+        assert!(said.contains(RUNC_VERSION), "{said}");
+        let inside = ["bin/", "bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr"];
+        assert_eq!(listed(&path(&newest, "containerd")), inside);
+        let inside = ["./", "./bridge", "./host-local", "./loopback", "./portmap"];
+        assert_eq!(listed(&path(&newest, "cni-plugins")), inside);
+        assert_eq!(newest[2..], earlier[2..], "the runtime is the same");
+    }
 
     #[test]
     fn an_archive_is_the_same_whenever_it_is_packed() {
@@ -125,7 +154,6 @@ mod tests {
         let one = pack_at("one", ["a", "b"], SystemTime::UNIX_EPOCH);
         let two = pack_at("two", ["b", "a"], SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
         assert_eq!(std::fs::read(&one).expect("read"), std::fs::read(two).expect("read"));
-        let listed = stdout_of(std::process::Command::new("tar").arg("-tzf").arg(one)).expect("tar");
-        assert_eq!(listed, "./\n./a\n./b\n");
+        assert_eq!(listed(&one), ["./", "./a", "./b"]);
     }
 }

@@ -29,6 +29,14 @@ impl EksImage {
         }
     }
 
+    /// As people call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::AmazonLinux2 => "Amazon Linux 2",
+            Self::Ubuntu => "Ubuntu",
+        }
+    }
+
     /// The name of its system in a spec.
     fn os(self) -> &'static str {
         match self {
@@ -53,7 +61,7 @@ impl EksImage {
         say: &dyn Fn(&str),
     ) -> Result<NodeOptions<'static>> {
         let user_data = eks_spec(lab, self, "").user_data(nodestrap)?;
-        say(&format!("{} bytes of user data for an image that passes for {self:?} of EKS", user_data.len()));
+        say(&format!("{} bytes of user data for an image that passes for {} of EKS", user_data.len(), self.name()));
         let options = NodeOptions::named(name).user_data(user_data).nodestrap(nodestrap);
         Ok(options.before_boot(move |root| self.make(root)))
     }
