@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use data_encoding::BASE64;
 
-use crate::cache::{Patch, ReleaseFile};
+use crate::cache::{ARCHITECTURE, Patch, ReleaseFile};
 use crate::command::stdout_of;
 use crate::lab::Lab;
 use crate::node::NodeOptions;
 use crate::web::WebServer;
 use crate::worker_spec::WorkerSpec;
 
-/// Where `publish` puts the manifest, which names all artefacts.
+/// Where `publish` puts the manifest, which names all artefacts; its signature lies beside it.
 const MANIFEST: &str = "manifest.json";
 
 /// A folder that a server of the hub shows to nodes, and the key that speaks for it.
@@ -24,7 +25,7 @@ pub struct ArtefactStore {
 impl ArtefactStore {
     /// Empty as yet.
     pub fn start(lab: &Lab) -> Result<Self> {
-        let server = lab.start_web_server()?;
+        let server = lab.start_store()?;
         // Beside what is served.
         let key = SigningKey::create(server.folder().parent().unwrap_or(lab.folder()))?;
         Ok(Self { server, key })
@@ -33,25 +34,27 @@ impl ArtefactStore {
     /// Puts a release into the store and signs for it.
     pub fn publish(&self, nodestrap: &Path, release: &[ReleaseFile]) -> Result<()> {
         let mut publish = Command::new(nodestrap);
-        publish.arg("publish").arg(self.server.folder()).arg("--key").arg(&self.key.secret);
+        publish.arg("publish").arg(self.server.folder()).args(["--architecture", ARCHITECTURE]);
+        publish.arg("--key").arg(&self.key.secret).arg("--keyring").arg(&self.key.keyring);
         for ReleaseFile { component, version, path, .. } in release {
-            publish.arg(format!("{component}={version}={}", path.display()));
+            publish.arg("--add").arg(format!("{component}@{version}={}", path.display()));
         }
         stdout_of(&mut publish).context("publishing a release").map(drop)
     }
 
-    /// Of a worker that gets all its programs from here.
+    /// Of a worker that gets all its programs from here. What was published is looked up when this is rendered.
     pub fn spec(&self, lab: &Lab, patch: Patch) -> Result<WorkerSpec> {
         let mut spec = WorkerSpec::of(lab).with_kube_proxy(lab)?;
         spec.cluster.push_str(&format!(
-            "kubernetesVersion: {}\nartefacts:\n  store: {}\n  keyrings: [{}]\n  manifest: {}\n",
+            "kubernetesVersion: {}\nartefacts:\n  store: {}\n  manifest: {{file: {}}}\n  keyrings: [{{file: {}}}]\n  \
+             certificateAuthority: {}\n",
             patch.kubernetes_version(),
             self.server.url(),
-            self.key.keyring.display(),
             self.server.folder().join(MANIFEST).display(),
+            self.key.keyring.display(),
+            BASE64.encode(lab.ca_pem().as_bytes()),
         ));
-        let sources = COMPONENTS.map(|component| format!("{component}: {{source: tree}}"));
-        spec.group.push_str(&format!("components: {{{}}}\n", sources.join(", ")));
+        spec.group.push_str(&format!("source: tree\narchitecture: {ARCHITECTURE}\n"));
         Ok(spec)
     }
 
@@ -62,9 +65,6 @@ impl ArtefactStore {
         Ok(options.container_image(lab.kube_proxy_image()?))
     }
 }
-
-/// As a group names its components.
-const COMPONENTS: [&str; 5] = ["kubelet", "kubectl", "containerd", "runc", "cniPlugins"];
 
 /// Made by GnuPG, as its users have it.
 pub struct SigningKey {
