@@ -30,7 +30,7 @@ const TOOLS: [&str; 5] = ["bash", "curl", "jq", "aws", "wget"];
 const SNAPS: &str = "usr/share/nodestrap-lab/snaps";
 
 /// For [`crate::NodeOptions::before_boot`].
-pub fn stand_in_for_amazon_linux_2(root: &Path) -> Result<()> {
+pub(crate) fn stand_in_for_amazon_linux_2(root: &Path) -> Result<()> {
     write_file(&root.join("usr/lib/os-release"), AMAZON_LINUX_2)?;
     write_file(&root.join(PLATFORM_SETTING), "aws\n")?;
     write_file(&root.join("etc/systemd/system/kubelet.service"), KUBELET_UNIT)?;
@@ -38,7 +38,7 @@ pub fn stand_in_for_amazon_linux_2(root: &Path) -> Result<()> {
 }
 
 /// With a real snapd, and the kubelet and kubectl as snaps; they are installed before the bootstrap of the first boot.
-pub fn stand_in_for_ubuntu_of_eks(root: &Path) -> Result<()> {
+pub(crate) fn stand_in_for_ubuntu_of_eks(root: &Path) -> Result<()> {
     write_file(&root.join("usr/lib/os-release"), UBUNTU)?;
     write_file(&root.join(PLATFORM_SETTING), "aws\n")?;
     let files = snapd()?.join("root");

@@ -26,7 +26,7 @@ const LAST_PRESET: &str = "disable *\n";
 const NAME_SERVERS: &str = "L /run/systemd/resolve/resolv.conf - - - - /etc/resolv.conf\n";
 
 /// For [`crate::NodeOptions::before_boot`].
-pub fn stand_in_for_flatcar(root: &Path) -> Result<()> {
+pub(crate) fn stand_in_for_flatcar(root: &Path) -> Result<()> {
     // On Debian it is a link to this file.
     write_file(&root.join("usr/lib/os-release"), OS_RELEASE)?;
     let presets = root.join("usr/lib/systemd/system-preset");

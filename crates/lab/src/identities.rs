@@ -34,11 +34,16 @@ impl Identities {
         self.path("admin.kubeconfig")
     }
 
+    pub(crate) fn kube_proxy_kubeconfig(&self) -> Result<String> {
+        std::fs::read_to_string(self.path("kube-proxy.kubeconfig")).context("reading the kubeconfig of kube-proxy")
+    }
+
     pub(crate) fn authority_pem(&self) -> Result<String> {
         std::fs::read_to_string(self.path("ca.crt")).context("reading the certificate of the lab's authority")
     }
 
-    /// The authority, the API server (as server, and as client of kubelets), the service account key, an administrator.
+    /// The authority, the API server (as server, and as client of kubelets), the service account key, an administrator, the
+    /// service proxy.
     pub(crate) fn create(&self, lab: &str) -> Result<()> {
         std::fs::create_dir_all(&self.folder).context("creating the pki folder")?;
         let validity = Validity { start: SystemTime::now() - BACKDATE, lifetime: LIFETIME };
@@ -59,15 +64,18 @@ impl Identities {
         self.write_leaf("kubelet-client", &issue("kube-apiserver-kubelet-client", masters, Usage::Client, vec![])?)?;
         // The API server takes the public key for service account tokens from a certificate as well as from a bare key.
         self.write_leaf("service-account", &issue("service-account", None, Usage::Client, vec![])?)?;
-        let admin = issue("admin", masters, Usage::Client, vec![])?;
-        let kubeconfig = Kubeconfig {
-            cluster_name: lab,
-            server: API_SERVER_URL,
-            authority_pem: authority.certificate_pem(),
-            user_name: "admin",
-            credential: Credential::Certificate(&admin),
-        };
-        self.write("admin.kubeconfig", kubeconfig.render().expose())
+        for (file, user, group) in [("admin", "admin", masters), ("kube-proxy", "system:kube-proxy", None)] {
+            let leaf = issue(user, group, Usage::Client, vec![])?;
+            let kubeconfig = Kubeconfig {
+                cluster_name: lab,
+                server: API_SERVER_URL,
+                authority_pem: authority.certificate_pem(),
+                user_name: user,
+                credential: Credential::Certificate(&leaf),
+            };
+            self.write(&format!("{file}.kubeconfig"), kubeconfig.render().expose())?;
+        }
+        Ok(())
     }
 
     fn write_leaf(&self, name: &str, leaf: &Leaf) -> Result<()> {

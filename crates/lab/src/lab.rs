@@ -8,23 +8,26 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::cache::{Cache, prepare};
+use crate::cache::{Cache, Patch, ReleaseFile, kube_proxy_image, prepare, release_files};
 use crate::command::{stdout_of, stdout_with_input};
 use crate::control_plane::{ControlPlane, Program, START_DEADLINE, bootstrap_objects, log_path, log_tails};
 use crate::identities::Identities;
 use crate::metadata::{Instance, MetadataServer};
 use crate::network::{API_SERVER_URL, HUB_MEMBER, create_hub, inside, listen_as_metadata_service};
 use crate::node::{Node, NodeOptions};
-use crate::node_root::random_hex_128;
+use crate::node_root::{random_hex_128, write_file};
 use crate::process::{ProcessId, reap_in_background, spawn_logged};
 use crate::routes;
 use crate::state::{State, StateFile, check_name};
 use crate::teardown::{reap_abandoned, tear_down};
 use crate::wait::{Fatal, wait_until};
-use crate::web::WebServer;
+use crate::web::{Transport, WebServer};
 
 /// Leaves room for a node's name in the name of the machine.
 const LONGEST_LAB_NAME: usize = 20;
+
+/// Whose journals say why a node is not Ready.
+const BOOTSTRAP_UNITS: [&str; 3] = ["kubelet.service", "containerd.service", "k8s-node-bootstrap.service"];
 
 /// Who ends a lab.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,17 +245,41 @@ impl Lab {
 
     /// A web server in the hub, empty as yet.
     pub fn start_web_server(&self) -> Result<WebServer> {
-        WebServer::start(&self.name)
+        WebServer::start(self, Transport::Plain)
     }
 
     /// The same with TLS: for what nobody else shall read.
     pub fn start_store(&self) -> Result<WebServer> {
-        WebServer::start_with_tls(&self.name, &Identities::in_lab(self.state.folder()))
+        WebServer::start(self, Transport::Tls)
     }
 
     /// A metadata service at 169.254.169.254, for one node, which need not be running.
     pub fn start_metadata_service(&self, node: &str, instance: Instance) -> Result<MetadataServer> {
         MetadataServer::serve(listen_as_metadata_service(&self.name, node)?, instance)
+    }
+
+    /// The same for as long as the lab is up. `None`: a process of its own answers.
+    pub(crate) fn keep_metadata_service(&self, node: &str, instance: Instance) -> Result<Option<MetadataServer>> {
+        let Lifetime::Detached { program } = &self.lifetime else {
+            return self.start_metadata_service(node, instance).map(Some);
+        };
+        let description = self.state.folder().join(format!("instance-of-{node}.json"));
+        write_file(&description, serde_json::to_vec(&instance)?)?;
+        let mut command = Command::new(program);
+        command.args(["keep-metadata", "--name", &self.name, node]).arg(description);
+        // A node that asks too early asks again.
+        self.spawn_keeper(&format!("metadata-{node}"), &command)?;
+        Ok(None)
+    }
+
+    /// An archive for [`NodeOptions::container_image`], made when it is first asked for.
+    pub fn kube_proxy_image(&self) -> Result<PathBuf> {
+        kube_proxy_image(&self.cache)
+    }
+
+    /// What a bare machine lacks, as its projects publish it; made when it is first asked for.
+    pub fn release(&self, patch: Patch) -> Result<Vec<ReleaseFile>> {
+        release_files(&self.cache, patch)
     }
 
     /// Makes a node and boots it. Returns when its systemd answers, not when it has finished booting.
@@ -284,9 +311,22 @@ impl Lab {
             Ok((self.kubectl(&["get", "node", name, "-o", filter])? == "True").then_some(()))
         })
         .with_context(|| match self.node(name) {
-            Ok(node) => node.diagnosis(&["kubelet.service", "containerd.service", "k8s-node-bootstrap.service"]),
+            Ok(node) => node.diagnosis(&BOOTSTRAP_UNITS),
             Err(error) => format!("{error:#}"),
         })
+    }
+
+    /// Ready by the word of a kubelet that was started in the boot that is running, not by that of an earlier one.
+    pub fn wait_ready_in_this_boot(&self, node: &Node, deadline: Duration) -> Result<()> {
+        wait_until(&format!("node {} to be Ready in this boot", node.name()), deadline, || {
+            let seen = self.kubectl_json(&["get", "node", node.name()])?;
+            let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+            let conditions = seen["status"]["conditions"].as_array();
+            let boot = seen["status"]["nodeInfo"]["bootID"].as_str().unwrap_or_default();
+            let is_so = boot == node.boot_id()? && conditions.into_iter().flatten().any(is_ready);
+            Ok(is_so.then_some(()))
+        })
+        .with_context(|| node.diagnosis(&BOOTSTRAP_UNITS))
     }
 
     /// The log of `apiserver`, `etcd`, `controller-manager`, `scheduler`, or the console of a node.

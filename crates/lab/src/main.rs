@@ -7,13 +7,14 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use lab::{Lab, LabOptions, Lifetime, Node, NodeOptions, WorkerSpec};
+use lab::flow::Prepared;
+use lab::{Flow, Lab, LabOptions, Lifetime, Node, NodeOptions, Transport, WorkerSpec};
 
 /// A line for the person in front of the terminal; one who has closed it (`lab logs | head`) is no reason to panic.
 macro_rules! say {
@@ -23,7 +24,7 @@ macro_rules! say {
 }
 
 /// A node takes about ten seconds on an idle machine.
-const DEMO_PATIENCE: Duration = Duration::from_secs(300);
+const READY_PATIENCE: Duration = Duration::from_secs(300);
 /// The lab that commands mean when they name none.
 const DEFAULT_NAME: &str = "lab";
 
@@ -85,6 +86,14 @@ enum Action {
     KeepNode { node: String },
     #[command(hide = true)]
     KeepRoutes,
+    #[command(hide = true)]
+    KeepSite {
+        site: String,
+        #[arg(long)]
+        transport: Transport,
+    },
+    #[command(hide = true)]
+    KeepMetadata { node: String, instance: PathBuf },
 }
 
 #[derive(Subcommand)]
@@ -104,6 +113,9 @@ enum NodeAction {
         /// Join with a kubelet configured by the lab, without nodestrap.
         #[arg(long, conflicts_with_all = ["user_data", "nodestrap", "no_start"])]
         plain: bool,
+        /// Bootstrap it by nodestrap on this way, and return when it is Ready.
+        #[arg(long, conflicts_with_all = ["user_data", "no_start", "plain"])]
+        flow: Option<Flow>,
     },
     /// Boot a node that is off.
     Start { node: String },
@@ -142,6 +154,8 @@ fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
         Action::Hold { node } => hold(name, node)?,
         Action::KeepNode { node } => lab::keep_node(&name, &node)?,
         Action::KeepRoutes => lab::keep_routes(&name)?,
+        Action::KeepSite { site, transport } => lab::keep_site(&name, &site, transport)?,
+        Action::KeepMetadata { node, instance } => lab::metadata::keep_metadata(&name, &node, &instance)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -177,7 +191,7 @@ fn prepare(install: bool) -> Result<()> {
     if !lab::require() {
         return Ok(());
     }
-    lab::prepare()?;
+    lab::prepare_releases(&lab::prepare()?)?;
     lab::Consumers::open()?.prepare()?;
     lab::cache::object_store()?;
     say!("everything is in {}", lab::cache_folder()?.display());
@@ -197,7 +211,8 @@ fn up(name: &str, dual_stack: bool) -> Result<()> {
     say!("  files            {}", lab.folder().display());
     say!("next:");
     say!("  {}    a Ready node with a kubelet set up by the lab", invocation(name, "node add n1 --plain"));
-    say!("  {}", invocation(name, "node add n2 --user-data FILE --nodestrap target/release/nodestrap"));
+    let by_flow = "node add n2 --flow user-data --nodestrap target/release/nodestrap";
+    say!("  {}    one by nodestrap; --help lists the flows", invocation(name, by_flow));
     say!("  {}", invocation(name, "kubectl get nodes"));
     say!("  {}", invocation(name, "down"));
     Ok(())
@@ -212,10 +227,8 @@ fn demo(name: &str) -> Result<()> {
         nodestrap_binary().context("NODESTRAP_BINARY must name the nodestrap program; `make lab` sets it")?;
     up(name, false)?;
     let lab = open(name)?;
-    let user_data = WorkerSpec::of(&lab).user_data(&nodestrap)?;
-    say!("\nn1 boots, with {} bytes of user data …", user_data.len());
-    let node = lab.add_node(NodeOptions::named("n1").user_data(user_data).nodestrap(nodestrap))?;
-    lab.wait_node_ready("n1", DEMO_PATIENCE)?;
+    say!("");
+    let Prepared { node, .. } = boot_by_flow(&lab, "n1", Flow::UserData, &nodestrap)?;
     lab.run_pod("p1", "n1")?;
     say!("\n{}", node.run(&["nodestrap", "timeline"])?);
     say!("{}", node.run(&["nodestrap", "status"])?);
@@ -242,7 +255,8 @@ fn node(lab: &Lab, action: NodeAction) -> Result<()> {
             lab.add_plain_node(&node)?;
             say!("{node} is Ready; try `{}`", invocation(lab.name(), "kubectl get nodes -o wide"));
         }
-        NodeAction::Add { node, user_data, nodestrap, no_start, plain: false } => {
+        NodeAction::Add { node, flow: Some(flow), nodestrap, .. } => add_by_flow(lab, &node, flow, nodestrap)?,
+        NodeAction::Add { node, user_data, nodestrap, no_start, plain: false, flow: None } => {
             let mut options = NodeOptions::named(&node);
             options.nodestrap = nodestrap.or_else(nodestrap_binary);
             options.user_data = match (user_data, &options.nodestrap) {
@@ -271,6 +285,26 @@ fn node(lab: &Lab, action: NodeAction) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn add_by_flow(lab: &Lab, node: &str, flow: Flow, nodestrap: Option<PathBuf>) -> Result<()> {
+    let nodestrap = nodestrap.or_else(nodestrap_binary).context(
+        "neither --nodestrap nor $NODESTRAP_BINARY names a program; `scripts/build-dist` builds one and prints its path",
+    )?;
+    boot_by_flow(lab, node, flow, &nodestrap)?;
+    say!("{node} is Ready:\n{}", lab.kubectl(&["get", "node", node, "-o", "wide"])?.trim_end());
+    for what in [format!("shell {node}"), format!("node reboot {node}"), "down".to_owned()] {
+        say!("  {}", invocation(lab.name(), &what));
+    }
+    Ok(())
+}
+
+fn boot_by_flow(lab: &Lab, node: &str, flow: Flow, nodestrap: &Path) -> Result<Prepared> {
+    let prepared = flow.prepare(lab, node, nodestrap, &|what| say!("{node}: {what}"))?;
+    let (address, root) = (prepared.node.addresses().v4, prepared.node.root());
+    say!("{node}: boots at {address}; its files are in {}", root.display());
+    prepared.boot_until_ready(lab, READY_PATIENCE)?;
+    Ok(prepared)
 }
 
 fn start_line(lab: &Lab, node: &str) -> String {

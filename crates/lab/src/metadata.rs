@@ -10,6 +10,7 @@ mod manners;
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +20,7 @@ pub use answers::{Instance, Provider, Role};
 pub use manners::Manner;
 
 use crate::listener::{Connection, Listening, locked};
+use crate::network::listen_as_metadata_service;
 
 pub struct MetadataServer {
     listening: Listening,
@@ -76,6 +78,16 @@ impl MetadataServer {
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Answers as one instance for a node of a lab until that is down: a background process of `lab`.
+pub fn keep_metadata(lab: &str, node: &str, description: &Path) -> Result<()> {
+    let text = std::fs::read(description).with_context(|| format!("reading {}", description.display()))?;
+    let instance = serde_json::from_slice(&text).with_context(|| format!("parsing {}", description.display()))?;
+    let _server = MetadataServer::serve(listen_as_metadata_service(lab, node)?, instance)?;
+    loop {
+        std::thread::park();
     }
 }
 

@@ -15,9 +15,9 @@ use crate::control_plane::log_path;
 use crate::keeper::{self, keep_node, nspawn_process};
 use crate::lab::{Lab, Lifetime};
 use crate::network::{self, Addresses, HUB_MEMBER, connect_node, free_index, inside};
-use crate::node_root::{NodeFolders, install_nodestrap, write_identity};
+use crate::node_root::{NodeFolders, install_nodestrap, provide_image, write_identity};
 use crate::process::ProcessId;
-use crate::state::{Desired, NodeState, StateFile, check_name};
+use crate::state::{Desired, NodeImage, NodeState, StateFile, check_name};
 use crate::wait::{Fatal, wait_until};
 
 /// Together with the lab's name it becomes a machine name, which has at most 64 characters.
@@ -40,6 +40,9 @@ pub struct NodeOptions<'a> {
     pub ignition: Option<(IgnitionSpec, Vec<u8>)>,
     /// The program to install together with the units of `dist/systemd`, as the Debian package does.
     pub nodestrap: Option<PathBuf>,
+    pub image: NodeImage,
+    /// Archives of container images that are there besides the lab's own.
+    pub container_images: Vec<PathBuf>,
     pub before_boot: Option<BeforeBoot<'a>>,
     /// Whether to boot at once; otherwise [`Node::start`] does.
     pub desired: Desired,
@@ -47,8 +50,16 @@ pub struct NodeOptions<'a> {
 
 impl<'a> NodeOptions<'a> {
     pub fn named(name: impl Into<String>) -> Self {
-        let desired = Desired::Running;
-        Self { name: name.into(), user_data: None, ignition: None, nodestrap: None, before_boot: None, desired }
+        Self {
+            name: name.into(),
+            user_data: None,
+            ignition: None,
+            nodestrap: None,
+            image: NodeImage::Complete,
+            container_images: Vec::new(),
+            before_boot: None,
+            desired: Desired::Running,
+        }
     }
 
     pub fn user_data(mut self, user_data: impl Into<Vec<u8>>) -> Self {
@@ -63,6 +74,18 @@ impl<'a> NodeOptions<'a> {
 
     pub fn nodestrap(mut self, program: impl Into<PathBuf>) -> Self {
         self.nodestrap = Some(program.into());
+        self
+    }
+
+    /// Nothing but an operating system: no kubelet, containerd, runc or CNI plug-ins.
+    pub fn bare(mut self) -> Self {
+        self.image = NodeImage::Bare;
+        self
+    }
+
+    /// As if a registry had it.
+    pub fn container_image(mut self, archive: impl Into<PathBuf>) -> Self {
+        self.container_images.push(archive.into());
         self
     }
 
@@ -101,16 +124,20 @@ impl Node {
                 bail!("the lab has a node named '{name}' already");
             }
             let index = free_index(state.nodes.values().map(|node| node.index))?;
-            let node = NodeState { index, desired: Desired::Stopped, leader: None, boots: 0, starts: 0 };
+            let image = options.image;
+            let node = NodeState { index, image, desired: Desired::Stopped, leader: None, boots: 0, starts: 0 };
             state.nodes.insert(name.to_owned(), node);
             Ok(index)
         })??;
         connect_node(lab.name(), name, index, lab.is_dual_stack())?;
         let node = Self::open(lab, name)?;
-        node.folders.mount(lab.cache())?;
+        node.folders.mount(lab.cache(), options.image)?;
         write_identity(&node.root(), name, &node.addresses, options.user_data.as_deref())?;
         if let Some(program) = &options.nodestrap {
             install_nodestrap(&node.root(), program)?;
+        }
+        for archive in &options.container_images {
+            provide_image(&node.root(), archive)?;
         }
         if let Some(change) = options.before_boot {
             change(&node.root()).with_context(|| format!("changing the root of {name} before its first boot"))?;
@@ -181,7 +208,7 @@ impl Node {
         if crate::mounts::mount_points_below(&self.root())?.is_empty() {
             // Only after this machine itself was rebooted.
             network::connect_node(&self.lab, &self.name, self.node_state()?.index, self.state.load()?.dual_stack)?;
-            self.folders.mount(&self.cache)?;
+            self.folders.mount(&self.cache, self.node_state()?.image)?;
         }
         let boots = self.boots()?;
         self.set_desired(Desired::Running)?;

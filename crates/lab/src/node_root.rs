@@ -9,6 +9,7 @@ use crate::cache::Cache;
 use crate::mounts;
 use crate::network::{Addresses, HUB};
 use crate::paths::repository;
+use crate::state::NodeImage;
 
 /// Whether a unit is started at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +48,16 @@ impl NodeFolders {
     }
 
     /// Mounts the overlay and the stores. Everything survives in the folder, so a second mount finds the old files.
-    pub(crate) fn mount(&self, cache: &Cache) -> Result<()> {
+    pub(crate) fn mount(&self, cache: &Cache, image: NodeImage) -> Result<()> {
         let [upper, work, root] = ["upper", "work", "root"].map(|name| self.base.join(name));
         for folder in [&upper, &work, &root] {
             std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         }
-        mounts::overlay(&[&cache.node_image, &cache.node_root], &upper, &work, &root)?;
+        let layers: &[&Path] = match image {
+            NodeImage::Complete => &[&cache.node_image, &cache.node_base, &cache.node_root],
+            NodeImage::Bare => &[&cache.node_base, &cache.node_root],
+        };
+        mounts::overlay(layers, &upper, &work, &root)?;
         for store in STORES {
             let (inside, outside) = (root.join(store), self.base.join("stores").join(store));
             for folder in [&inside, &outside] {
@@ -76,6 +81,13 @@ pub(crate) fn write_identity(root: &Path, name: &str, addresses: &Addresses, use
     write_file(&seed.join("meta-data"), format!("instance-id: i-{name}\nlocal-hostname: {name}\n"))?;
     write_file(&seed.join("user-data"), user_data.unwrap_or(b"#cloud-config\n{}\n"))?;
     std::fs::set_permissions(seed.join("user-data"), std::fs::Permissions::from_mode(0o600)).context("user-data")
+}
+
+/// Stands for the registry: the images are there as soon as containerd is.
+pub(crate) fn provide_image(root: &Path, archive: &Path) -> Result<()> {
+    let folder = root.join("usr/share/nodestrap-lab/images");
+    let target = folder.join(archive.file_name().unwrap_or_default());
+    std::fs::copy(archive, target).with_context(|| format!("copying {}", archive.display())).map(drop)
 }
 
 /// What the Debian package of nodestrap does: the program, the shipped units, their enable links.

@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::cache::PROBE_IMAGE;
+use crate::command::stdout_of;
 use crate::lab::Lab;
+use crate::network::inside;
+use crate::node::Node;
 use crate::wait::wait_until;
 
 /// The image is on the node already; what takes time is a node under load.
 const POD_DEADLINE: Duration = Duration::from_secs(90);
+
+/// Another one than the pod's own, so that only a proxy can answer there.
+const SERVICE_PORT: u16 = 80;
 
 /// A running pod.
 #[derive(Debug, Clone)]
@@ -23,10 +29,31 @@ pub struct Pod {
 impl Lab {
     /// Runs a probe pod on a node and returns when it is Ready.
     pub fn run_pod(&self, name: &str, node: &str) -> Result<Pod> {
+        self.start_pod(name, &probe_pod(name, node))
+    }
+
+    /// A pod that the scheduler puts on this node, behind a Service of its name: returns when the cluster's address of that answers
+    /// on the node itself with the name of the pod. Somebody has to proxy services there.
+    pub fn service_answers(&self, name: &str, node: &Node) -> Result<Pod> {
+        let pod = self.start_pod(name, &scheduled_pod(name, node.name()))?;
+        self.kubectl_with_input(&["apply", "-f", "-"], &service(name).to_string())?;
+        let address = self.kubectl_json(&["get", "service", name])?["spec"]["clusterIP"].take();
+        let address = address.as_str().filter(|address| *address != "None").context("the service has no address")?;
+        wait_until(&format!("the service {name} to answer at {address} on {}", node.name()), POD_DEADLINE, || {
+            let mut probe = inside(self.name(), node.name(), &self.cache().probe);
+            let answer = stdout_of(probe.args(["connect", address, &SERVICE_PORT.to_string()]))?;
+            ensure!(answer.trim() == name, "'{}' answered", answer.trim());
+            Ok(Some(()))
+        })
+        .with_context(|| node.diagnosis(&["kubelet.service"]))?;
+        Ok(pod)
+    }
+
+    fn start_pod(&self, name: &str, manifest: &Value) -> Result<Pod> {
         wait_until("the default service account", POD_DEADLINE, || {
             self.kubectl(&["get", "serviceaccount", "default"]).map(Some)
         })?;
-        self.kubectl_with_input(&["apply", "-f", "-"], &probe_pod(name, node).to_string())?;
+        self.kubectl_with_input(&["apply", "-f", "-"], &manifest.to_string())?;
         let pod = wait_until(&format!("pod {name} to be Ready"), POD_DEADLINE, || {
             let pod = self.kubectl_json(&["get", "pod", name])?;
             Ok(is_ready(&pod).then_some(pod))
@@ -62,6 +89,29 @@ fn probe_pod(name: &str, node: &str) -> Value {
             "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "probe", "image": PROBE_IMAGE, "imagePullPolicy": "Never"}],
         },
+    })
+}
+
+/// As a user writes it: who runs it is for the scheduler to say, among the nodes of this name.
+fn scheduled_pod(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "probe", "image": PROBE_IMAGE, "imagePullPolicy": "Never"}],
+        },
+    })
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"port": SERVICE_PORT, "targetPort": 8080}]},
     })
 }
 

@@ -22,10 +22,23 @@ pub enum Desired {
     Stopped,
 }
 
+/// What the file system of a node brings before anybody has done anything to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeImage {
+    /// Debian with kubelet, containerd, runc and CNI plug-ins, as images for nodes are made.
+    #[default]
+    Complete,
+    /// Debian with what a host must have, such as iptables and conntrack, and nothing of Kubernetes or its runtime.
+    Bare,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeState {
     /// Gives the node its addresses.
     pub index: u8,
+    #[serde(default)]
+    pub image: NodeImage,
     pub desired: Desired,
     /// The systemd of the node, seen from outside.
     pub leader: Option<ProcessId>,

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::cache::KUBE_PROXY_IMAGE;
+use crate::identities::Identities;
 use crate::lab::Lab;
 use crate::network::API_SERVER_URL;
 
@@ -38,11 +40,21 @@ impl WorkerSpec {
         Self {
             token: lab.bootstrap_token().to_owned(),
             authority_pem: lab.ca_pem().to_owned(),
-            service_cidrs: "[10.98.0.0/24]",
+            service_cidrs: if lab.is_dual_stack() { "[10.98.0.0/24, 'fd98::/112']" } else { "[10.98.0.0/24]" },
             labels: "{example.com/pool: workers}",
             cluster: String::new(),
             group: String::new(),
         }
+    }
+
+    /// With kube-proxy as a static pod, whose image [`Lab::kube_proxy_image`] has.
+    pub fn with_kube_proxy(mut self, lab: &Lab) -> Result<Self> {
+        let kubeconfig = indented(&Identities::in_lab(lab.folder()).kube_proxy_kubeconfig()?, 4);
+        // A network namespace cannot say how many connections the machine may track.
+        self.cluster.push_str(&format!(
+            "kubeProxy:\n  image: {KUBE_PROXY_IMAGE}\n  config: {{conntrack: {{maxPerCore: 0, min: 0}}}}\n  kubeconfig: |\n{kubeconfig}"
+        ));
+        Ok(self)
     }
 
     /// The settings of kubelet and containerd are what this kind of machine needs; the README of this crate says why.

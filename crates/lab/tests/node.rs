@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use lab::{Lab, LabOptions, NodeOptions};
+use lab::{Lab, LabOptions, Node, NodeOptions};
 
 const BOOT: Duration = Duration::from_secs(120);
 
@@ -62,8 +62,26 @@ fn boots_reboots_and_survives_a_power_cut_with_its_files() {
     assert!(!node.is_running().expect("state"));
 }
 
+/// What a person would look for to see whether somebody has made this machine a node.
+const OF_KUBERNETES: [&str; 6] = ["kubelet", "kubectl", "containerd", "containerd-shim-runc-v2", "runc", "ctr"];
+/// What Kubernetes expects of any host.
+const OF_THE_HOST: [&str; 7] = ["iptables", "conntrack", "mount", "modprobe", "ip", "dbus-daemon", "mkfs.ext4"];
+
+fn assert_bare(node: &Node) {
+    let is_found = |program: &str| {
+        let found = node.exec(&["sh", "-c", &format!("command -v {program}")]).expect("sh runs");
+        found.status.success()
+    };
+    assert_eq!(OF_KUBERNETES.into_iter().filter(|program| is_found(program)).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(OF_THE_HOST.into_iter().filter(|program| !is_found(program)).collect::<Vec<_>>(), [""; 0]);
+    for path in ["opt/cni", "etc/cni", "etc/containerd", "usr/lib/systemd/system/containerd.service"] {
+        assert!(!node.root().join(path).exists(), "{path} is there");
+    }
+    assert!(node.root().join("etc/ssl/certs/ca-certificates.crt").exists());
+}
+
 #[test]
-fn a_node_that_reboots_by_itself_comes_back_and_one_that_never_boots_says_why() {
+fn a_node_that_reboots_by_itself_comes_back_a_bare_one_boots_and_one_that_never_boots_says_why() {
     if !lab::require() {
         return;
     }
@@ -72,6 +90,10 @@ fn a_node_that_reboots_by_itself_comes_back_and_one_that_never_boots_says_why() 
     let boots = node.boots().expect("boots");
     node.run(&["systemd-run", "--on-active=1ms", "systemctl", "reboot"]).expect("ask for a reboot");
     node.wait_rebooted(boots).expect("came back");
+
+    let bare = lab.add_node(NodeOptions::named("bare").bare()).expect("node");
+    bare.wait_booted(BOOT).expect("boot");
+    assert_bare(&bare);
 
     let broken = NodeOptions::named("n2").before_boot(|root| {
         for program in ["usr/sbin/init", "usr/lib/systemd/systemd", "usr/bin/bash", "usr/bin/sh"] {

@@ -7,6 +7,7 @@ mod consumers;
 mod images;
 mod part;
 mod programs;
+mod release;
 mod root;
 mod snapd;
 
@@ -16,11 +17,15 @@ use anyhow::{Result, bail};
 
 pub use consumers::Consumers;
 pub(crate) use consumers::{Ignition, minor_of};
+pub(crate) use release::files as release_files;
+pub use release::{Patch, ReleaseFile};
 
 use crate::paths::cache_folder;
 use crate::support::missing_packages;
 
 pub(crate) const KUBERNETES_VERSION: &str = "1.36.3";
+/// An earlier patch of the same minor, for updates and back; the Go registry has not got those between.
+pub(crate) const EARLIER_KUBERNETES_VERSION: &str = "1.36.1";
 /// The oldest minor that nodestrap renders for; the programs of both ends are asked for their flags.
 pub(crate) const OLDEST_KUBERNETES_VERSION: &str = "1.30.14";
 /// What control planes are rendered with, and therefore asked for its flags.
@@ -32,10 +37,16 @@ pub(crate) const RUNC_VERSION: &str = "1.5.2";
 /// A store that speaks S3, with its objects in a folder.
 pub(crate) const VERSITYGW_VERSION: &str = "1.8.0";
 
+/// As Go, image registries and release archives call that of this machine.
+pub(crate) const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+
 /// The name of the image that pods of the lab use as their sandbox.
 pub const PAUSE_IMAGE: &str = "nodestrap.local/pause:1";
 /// The name of the image that answers its host name on TCP 8080.
 pub const PROBE_IMAGE: &str = "nodestrap.local/probe:1";
+
+/// The name of the image of the service proxy.
+pub const KUBE_PROXY_IMAGE: &str = "nodestrap.local/kube-proxy:1";
 
 /// Where the parts are.
 #[derive(Debug, Clone)]
@@ -46,8 +57,12 @@ pub struct Cache {
     pub etcd: PathBuf,
     /// The Debian tree of a node.
     pub node_root: PathBuf,
-    /// What the lab puts over it: kubelet, containerd, CNI plugins, units, images.
+    /// What the lab puts over it: units and images.
+    pub node_base: PathBuf,
+    /// What the image of a vendor brings besides: kubelet, containerd, runc, CNI plug-ins.
     pub node_image: PathBuf,
+    /// The program of the probe image, for this machine.
+    pub(crate) probe: PathBuf,
 }
 
 /// Makes what is missing, says so on the standard error, and returns where everything is. Two runs at once wait for each other.
@@ -66,8 +81,23 @@ pub fn prepare() -> Result<Cache> {
     let runtime = runtime.ensure(&folder)?;
     let images = images.ensure(&folder)?;
     let node_root = node_root.ensure(&folder)?;
-    let node_image = root::image(&kubernetes, &runtime, &images)?.ensure(&folder)?;
-    Ok(Cache { kubernetes, etcd, node_root, node_image })
+    let node_base = root::base(&runtime, &images)?.ensure(&folder)?;
+    let node_image = root::image(&kubernetes, &runtime)?.ensure(&folder)?;
+    Ok(Cache { kubernetes, etcd, node_root, node_base, node_image, probe: images.join("probe") })
+}
+
+/// What takes a bare machine to a node, in both patches. A lab does without until it is first asked.
+pub fn prepare_releases(cache: &Cache) -> Result<()> {
+    for patch in [Patch::Newest, Patch::Earlier] {
+        release_files(cache, patch)?;
+    }
+    kube_proxy_image(cache).map(drop)
+}
+
+/// An archive of the image of kube-proxy; made when it is first asked for.
+pub(crate) fn kube_proxy_image(cache: &Cache) -> Result<PathBuf> {
+    let part = images::kube_proxy(&cache.kubernetes, &cache.node_root);
+    Ok(part.ensure(&cache_folder()?)?.join(images::KUBE_PROXY_ARCHIVE))
 }
 
 /// snapd from Debian, in the folder `root`; made when it is first asked for.

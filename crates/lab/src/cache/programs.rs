@@ -7,14 +7,16 @@ use anyhow::Result;
 
 use super::part::{Part, key, recipe_files};
 use super::{
-    CNI_PLUGINS_VERSION, CONTAINERD_VERSION, DEPLOYED_ETCD_VERSION, ETCD_VERSION, KUBERNETES_VERSION,
-    OLDEST_KUBERNETES_VERSION, RUNC_VERSION, VERSITYGW_VERSION,
+    CNI_PLUGINS_VERSION, CONTAINERD_VERSION, DEPLOYED_ETCD_VERSION, EARLIER_KUBERNETES_VERSION, ETCD_VERSION,
+    KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION, RUNC_VERSION, VERSITYGW_VERSION,
 };
 use crate::command::run_logged;
 use crate::paths::{recipe, repository};
 
 const KUBERNETES_PROGRAMS: [&str; 7] =
     ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet"];
+pub(super) const CONTAINERD_PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
+pub(super) const CNI_PLUGINS: [&str; 4] = ["bridge", "loopback", "host-local", "portmap"];
 pub(super) const STRIPPED: &str = "-s -w";
 
 /// What a case of the oldest minor can be checked against: no kubectl and no kubeadm.
@@ -23,6 +25,18 @@ const CHECKED_PROGRAMS: [&str; 5] =
 
 pub(super) fn kubernetes() -> Result<Part> {
     build_of_kubernetes("kubernetes", KUBERNETES_VERSION, recipe("kubernetes"), &KUBERNETES_PROGRAMS, go_build)
+}
+
+/// What a node has of an earlier patch. Most of what it needs is in Go's build cache after the newest.
+pub(super) fn earlier_kubernetes() -> Result<Part> {
+    let programs = &["kubectl", "kubelet"];
+    build_of_kubernetes(
+        "kubernetes-earlier",
+        EARLIER_KUBERNETES_VERSION,
+        recipe("kubernetes-earlier"),
+        programs,
+        go_build,
+    )
 }
 
 /// The catalogue records its flags; the module is the catalogue's.
@@ -112,7 +126,7 @@ pub(super) fn runtime() -> Part {
                 |program: &str| format!("github.com/containerd/containerd/v2/cmd/{program}@v{CONTAINERD_VERSION}");
             let plugin =
                 |path: &str| format!("github.com/containernetworking/plugins/plugins/{path}@v{CNI_PLUGINS_VERSION}");
-            let programs = ["containerd", "containerd-shim-runc-v2", "ctr"].map(containerd);
+            let programs = CONTAINERD_PROGRAMS.map(containerd);
             run_logged(go_install(folder, STRIPPED).args(programs), log)?;
             let plugins = ["main/bridge", "main/loopback", "ipam/host-local", "meta/portmap"].map(plugin);
             run_logged(go_install(folder, STRIPPED).args(plugins), log)?;

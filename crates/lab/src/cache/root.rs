@@ -1,12 +1,13 @@
-//! The file system of a node: a Debian tree, and over it the layer with Kubernetes, its runtime and the units of the lab.
+//! The file system of a node: a Debian tree, over it the units of the lab, and over those, unless it is bare, Kubernetes and its runtime.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::part::{Part, key, recipe_files};
+use super::programs::CNI_PLUGINS;
 use crate::command::{run_logged, stdout_of};
 use crate::node_root::{Enable, install_unit, write_file};
 use crate::paths::recipe;
@@ -83,47 +84,59 @@ fn leave_no_trace_of_this_machine(root: &Path) -> Result<()> {
     std::fs::create_dir_all(root.join("var/lib/apt/lists/partial")).context("creating the folder of package lists")
 }
 
-/// The layer that every node of every lab has over the Debian tree. Programs are hard links into their own parts.
-pub(super) fn image(kubernetes: &Path, runtime: &Path, images: &Path) -> Result<Part> {
-    let parts = [kubernetes.to_owned(), runtime.to_owned(), images.to_owned()];
-    let mut inputs = recipe_files(&recipe("node"))?;
-    inputs.extend(parts.iter().map(|part| part.file_name().unwrap_or_default().as_encoded_bytes().to_vec()));
-    inputs.push(b"layout 1".to_vec());
-    let [kubernetes, runtime, images] = parts;
+/// The layer that every node of every lab has over the Debian tree: what makes a container of this machine pass for a machine, and
+/// images that no registry has. Nothing of it is a part of Kubernetes. Programs are hard links into their own parts.
+pub(super) fn base(runtime: &Path, images: &Path) -> Result<Part> {
+    let (key, [runtime, images]) = key_and_parts([runtime, images])?;
     Ok(Part {
-        name: "node-image",
+        name: "node-base",
         description: "putting together what every node has, a second".into(),
-        key: key(&inputs),
+        key,
         recipe: Box::new(move |folder, _log| {
-            link(&kubernetes, &folder.join("usr/bin"), &["kubelet"])?;
-            link(&runtime, &folder.join("usr/bin"), &["containerd", "containerd-shim-runc-v2", "ctr", "runc"])?;
-            link(&runtime, &folder.join("opt/cni/bin"), &["bridge", "loopback", "host-local", "portmap"])?;
             link(&images, &folder.join("usr/share/nodestrap-lab/images"), &["pause.tar", "probe.tar"])?;
-            copy_settings(folder)
+            // Of the lab: a node that brings its own runtime has its own elsewhere.
+            link(&runtime, &folder.join("usr/share/nodestrap-lab/bin"), &["ctr"])?;
+            copy_setting("90-nodestrap-lab.cfg", &folder.join("etc/cloud/cloud.cfg.d"))?;
+            for unit in ["nodestrap-lab-images.service", "nodestrap-lab-cgroups.service"] {
+                install_unit(folder, &recipe("node").join(unit), Enable::AsInstallSectionSays)?;
+            }
+            // With this folder the journal outlives a reboot, so that a test can read what happened before it.
+            std::fs::create_dir_all(folder.join("var/log/journal")).context("creating the journal folder")
         }),
     })
 }
 
-fn copy_settings(folder: &Path) -> Result<()> {
-    let recipe = recipe("node");
-    let settings = [
-        ("90-nodestrap-lab.cfg", "etc/cloud/cloud.cfg.d"),
-        ("10-nodestrap-lab.toml", "etc/containerd/conf.d"),
-        ("config.toml", "etc/containerd"),
-    ];
-    for (file, place) in settings {
-        let text = std::fs::read_to_string(recipe.join(file)).with_context(|| format!("reading {file}"))?;
-        write_file(&folder.join(place).join(file), &text)?;
-    }
-    install_unit(folder, &recipe.join("containerd.service"), Enable::No)?;
-    for unit in ["images", "cgroups"] {
-        install_unit(folder, &recipe.join(format!("nodestrap-lab-{unit}.service")), Enable::AsInstallSectionSays)?;
-    }
-    // With this folder the journal outlives a reboot, so that a test can read what happened before it.
-    std::fs::create_dir_all(folder.join("var/log/journal")).context("creating the journal folder")
+/// What the image of a vendor brings besides: kubelet, runtime and CNI plug-ins. A bare node has not got this layer.
+pub(super) fn image(kubernetes: &Path, runtime: &Path) -> Result<Part> {
+    let (key, [kubernetes, runtime]) = key_and_parts([kubernetes, runtime])?;
+    Ok(Part {
+        name: "node-image",
+        description: "putting together what the image of a node brings, a second".into(),
+        key,
+        recipe: Box::new(move |folder, _log| {
+            link(&kubernetes, &folder.join("usr/bin"), &["kubelet"])?;
+            link(&runtime, &folder.join("usr/bin"), &["containerd", "containerd-shim-runc-v2", "ctr", "runc"])?;
+            link(&runtime, &folder.join("opt/cni/bin"), &CNI_PLUGINS)?;
+            copy_setting("10-nodestrap-lab.toml", &folder.join("etc/containerd/conf.d"))?;
+            copy_setting("config.toml", &folder.join("etc/containerd"))?;
+            install_unit(folder, &recipe("node").join("containerd.service"), Enable::No)
+        }),
+    })
 }
 
-fn link(from: &Path, to: &Path, files: &[&str]) -> Result<()> {
+fn key_and_parts(parts: [&Path; 2]) -> Result<(String, [PathBuf; 2])> {
+    let mut inputs = recipe_files(&recipe("node"))?;
+    inputs.extend(parts.iter().map(|part| part.file_name().unwrap_or_default().as_encoded_bytes().to_vec()));
+    inputs.push(b"layout 2".to_vec());
+    Ok((key(&inputs), parts.map(Path::to_owned)))
+}
+
+fn copy_setting(file: &str, place: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(recipe("node").join(file)).with_context(|| format!("reading {file}"))?;
+    write_file(&place.join(file), &text)
+}
+
+pub(super) fn link(from: &Path, to: &Path, files: &[&str]) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
     for file in files {
         std::fs::hard_link(from.join(file), to.join(file)).with_context(|| format!("linking {file}"))?;

@@ -1,11 +1,12 @@
 //! What each provider's service says, to whom.
 
 use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::listener::Request;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provider {
     Aws,
     Gce,
@@ -14,7 +15,7 @@ pub enum Provider {
 }
 
 /// The machine that the service knows.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Instance {
     pub provider: Provider,
     pub id: String,

@@ -1,10 +1,9 @@
 //! Each way on which a bundle reaches a machine ends in a Ready node, and in nothing at all where a digest does not fit.
 
-use anyhow::{Context, Result, ensure};
-use data_encoding::{BASE64, HEXLOWER};
+use anyhow::Result;
 use lab::consumers::IgnitionSpec;
-use lab::{Lab, LabOptions, Node, NodeOptions, WebServer, WorkerSpec, stand_in_for_flatcar};
-use sha2::{Digest, Sha256, Sha512};
+use lab::flow::{bare_node, download_site, downloaded_from, ignition_node, incompressible_text, published_paths};
+use lab::{Lab, LabOptions, Node, WorkerSpec};
 
 use crate::support::{GATE, PATIENCE, damage_gate, exists, lab, node, nodestrap, user_data, wait_ready_in_this_boot};
 
@@ -18,36 +17,9 @@ fn binary() -> Vec<u8> {
     std::fs::read(nodestrap()).expect("the program to test")
 }
 
-/// A server that has the program, and the address of the program there.
-fn download_site(lab: &Lab) -> (WebServer, String) {
-    let site = lab.start_web_server().expect("a web server");
-    site.put("/nodestrap", binary());
-    let url = site.url() + "/nodestrap";
-    (site, url)
-}
-
 /// Of a server that is gone.
 fn dead_address(lab: &Lab) -> String {
     lab.start_web_server().expect("a web server").url()
-}
-
-/// The spec's words for a node that has to download nodestrap.
-fn downloaded_from(urls: &[&str], program: &[u8]) -> String {
-    let [sha256, sha512] = [HEXLOWER.encode(&Sha256::digest(program)), HEXLOWER.encode(&Sha512::digest(program))];
-    format!(
-        "delivery:\n  nodestrap:\n    installation: download\n    urls: [{}]\n    sha256: {sha256}\n    sha512: {sha512}\n",
-        urls.join(", ")
-    )
-}
-
-/// The image brings everything but nodestrap.
-fn bare_node(name: &str) -> NodeOptions<'static> {
-    NodeOptions::named(name).before_boot(|root| {
-        for path in ["usr/bin/nodestrap", "usr/lib/systemd/system/k8s-node-bootstrap.service"] {
-            ensure!(!root.join(path).exists(), "{path} is in the image already");
-        }
-        Ok(())
-    })
 }
 
 fn expect_ready_status(machine: &Node, program: &str) {
@@ -69,7 +41,7 @@ fn cloud_init_status(machine: &Node) -> Result<String> {
 #[test]
 fn the_part_handler_installs_nodestrap_from_the_mirror_that_lives_and_refuses_a_wrong_binary() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let (site, url) = download_site(&lab);
+    let (site, url) = download_site(&lab, &binary()).expect("a download site");
     let dead = dead_address(&lab) + "/nodestrap";
 
     let spec = WorkerSpec { group: downloaded_from(&[&dead, &url], &binary()), ..WorkerSpec::of(&lab) };
@@ -99,25 +71,22 @@ fn the_part_handler_installs_nodestrap_from_the_mirror_that_lives_and_refuses_a_
     assert_eq!(lab.kubectl(&["get", "nodes", "-o", "name"]).expect("nodes").trim(), "node/n1");
 }
 
-/// Ignition, its file in the image of a machine, and the name of its format for `render`.
-const IGNITIONS: [(IgnitionSpec, &str, &str); 2] =
-    [(IgnitionSpec::Three, "n1", "ignition"), (IgnitionSpec::Two, "n2", "ignition-2.3")];
+const IGNITIONS: [(IgnitionSpec, &str); 2] = [(IgnitionSpec::Three, "n1"), (IgnitionSpec::Two, "n2")];
 
 #[test]
 fn ignition_brings_the_binary_the_bundle_and_the_unit_before_the_first_boot() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let (site, url) = download_site(&lab);
+    let (site, url) = download_site(&lab, &binary()).expect("a download site");
     let spec_with = |program: &[u8]| WorkerSpec {
         group: format!("os: flatcar\n{}", downloaded_from(&[&url], program)),
         ..WorkerSpec::of(&lab)
     };
-    let options = |name: &str, (ignition, format): (IgnitionSpec, &str), spec: &WorkerSpec| {
-        let config = spec.render(&nodestrap(), &["--format", format]).unwrap_or_else(|error| panic!("{error:#}"));
-        NodeOptions::named(name).before_boot(stand_in_for_flatcar).ignition(ignition, config.bytes)
+    let options = |name: &str, ignition: IgnitionSpec, spec: &WorkerSpec| {
+        ignition_node(name, spec, ignition, &nodestrap()).unwrap_or_else(|error| panic!("{error:#}"))
     };
 
-    for (ignition, name, format) in IGNITIONS {
-        let options = options(name, (ignition, format), &spec_with(&binary()));
+    for (ignition, name) in IGNITIONS {
+        let options = options(name, ignition, &spec_with(&binary()));
         let machine = lab.add_node(options.not_started()).expect("Ignition runs");
         // It enables by a preset, which systemd follows on the first boot; until then the unit is not enabled.
         let preset = machine.root().join("etc/systemd/system-preset/20-ignition.preset");
@@ -132,9 +101,9 @@ fn ignition_brings_the_binary_the_bundle_and_the_unit_before_the_first_boot() {
     }
     assert_eq!(site.requests(), ["/nodestrap", "/nodestrap"], "once for each node");
 
-    for (ignition, name, format) in IGNITIONS {
+    for (ignition, name) in IGNITIONS {
         let name = format!("wrong-{name}");
-        let options = options(&name, (ignition, format), &spec_with(b"another program"));
+        let options = options(&name, ignition, &spec_with(b"another program"));
         let error = lab.add_node(options).err().expect("a machine would not boot either");
         assert!(format!("{error:#}").contains("hash verification failed"), "{error:#}");
         let root = lab.node(&name).expect("it has a root").root();
@@ -142,34 +111,12 @@ fn ignition_brings_the_binary_the_bundle_and_the_unit_before_the_first_boot() {
     }
 }
 
-/// Text that no compression makes fit into what AWS takes as user data.
-fn incompressible_text() -> String {
-    let digests = (0_u32..2048).map(|number| HEXLOWER.encode(&Sha256::digest(number.to_be_bytes())));
-    digests.collect()
-}
-
-/// Where `render` says that the bundle has to be published, as paths of the stores.
-fn published_paths(remarks: &str, stores: &[&WebServer]) -> Result<Vec<String>> {
-    let path_in = |store: &&WebServer| -> Result<String> {
-        let (_, rest) = remarks.split_once(&store.url()).context("the store is not named")?;
-        Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
-    };
-    stores.iter().map(path_in).collect()
-}
-
 #[test]
 fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_again() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let [wrong_store, right_store] = [(); 2].map(|()| lab.start_store().expect("a store"));
-    let asset = incompressible_text();
-    let authority = BASE64.encode(lab.ca_pem().as_bytes());
-    let group = format!(
-        "fileAssets: [{{path: /etc/large, content: {asset}}}]\n\
-         delivery: {{store: {{urls: [{}/wrong, {}/bundles], certificateAuthority: {authority}}}}}\n",
-        wrong_store.url(),
-        right_store.url()
-    );
-    let spec = WorkerSpec { cluster: "provider: aws\n".to_owned(), group, ..WorkerSpec::of(&lab) };
+    let addresses = [wrong_store.url() + "/wrong", right_store.url() + "/bundles"];
+    let spec = WorkerSpec::too_large_for_user_data(&lab, "/etc/large", &addresses.each_ref().map(String::as_str));
     let other = WorkerSpec { group: spec.group.replace("/etc/large", "/etc/other"), ..spec.clone() };
     let render = |spec: &WorkerSpec, arguments: &[&str]| {
         spec.render(&nodestrap(), arguments).unwrap_or_else(|error| panic!("{error:#}"))
@@ -179,14 +126,14 @@ fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_aga
     assert!(stub.bytes.len() <= 16 * 1024, "{} bytes", stub.bytes.len());
     let paths = published_paths(&stub.remarks, &[&wrong_store, &right_store]).expect("render says where to publish");
     // Whole and well formed, but not the one that the stub names.
-    wrong_store.put(&paths[0], render(&other, &["--format", "bundle"]).bytes);
-    right_store.put(&paths[1], render(&spec, &["--format", "bundle"]).bytes);
+    wrong_store.put(&paths[0], render(&other, &["--format", "bundle"]).bytes).expect("published");
+    right_store.put(&paths[1], render(&spec, &["--format", "bundle"]).bytes).expect("published");
 
     let machine = lab.add_node(node("n1", &stub.bytes)).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
     machine.wait_booted(PATIENCE).expect("no unit failed");
     assert!(machine.read_file(BUNDLE).expect("the stub").contains("BundleReference"));
-    assert_eq!(machine.read_file("/etc/large").expect("the file"), asset);
+    assert_eq!(machine.read_file("/etc/large").expect("the file"), incompressible_text());
     assert!(!exists(&machine, "/etc/other").expect("test runs"));
     assert_eq!((wrong_store.requests(), right_store.requests()), (vec![paths[0].clone()], vec![paths[1].clone()]));
     let said = machine.journal(UNIT);

@@ -1,47 +1,12 @@
 //! eksctl's flows on booted nodes: a metadata service at 169.254.169.254, no bash, curl, jq or aws, a real kubelet.
 
-use std::path::Path;
-
-use anyhow::Result;
-use lab::metadata::{Instance, MetadataServer, Provider};
-use lab::{Lab, LabOptions, Node, WorkerSpec};
+use lab::flow::{EksImage, eks_instance, eks_spec};
+use lab::{Flow, Lab, LabOptions, Node};
 
 use super::support::*;
 
 const GATE: &str = "/etc/eksctl/kubelet.local.env";
 const INSTANCE: &str = "i-0123456789abcdef0";
-
-/// The plug-in of the VPC would write one; this is of the lab's own network.
-const CNI: &str = r#"{"cniVersion":"1.0.0","name":"lab","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.97.200.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}"#;
-
-fn spec(lab: &Lab, os: &str, more: &str) -> WorkerSpec {
-    WorkerSpec {
-        // The network of pods is the business of the cluster in this layout.
-        service_cidrs: "[10.98.0.0/24], podNetwork: none",
-        cluster: "provider: aws\nregion: eu-west-1\nlayout: eksctl\n".to_owned(),
-        group: format!(
-            "os: {os}\n{more}fileAssets:\n- path: /etc/cni/net.d/10-lab.conflist\n  content: |\n    {CNI}\n"
-        ),
-        ..WorkerSpec::of(lab)
-    }
-}
-
-/// Boots a node of EKS, whose metadata service lives as long as its value does.
-fn boot(lab: &Lab, spec: &WorkerSpec, kind: &str, image: fn(&Path) -> Result<()>) -> (Node, MetadataServer) {
-    let options = node("n1", &user_data(spec)).before_boot(image).not_started();
-    let machine = lab.add_node(options).expect("a node");
-    let instance = Instance {
-        id: INSTANCE.to_owned(),
-        kind: kind.to_owned(),
-        ipv4: Some(machine.addresses().v4.to_string()),
-        region: "eu-west-1".to_owned(),
-        zone: "eu-west-1a".to_owned(),
-        ..Instance::of(Provider::Aws)
-    };
-    let service = lab.start_metadata_service("n1", instance).expect("a metadata service");
-    machine.start().expect("the node boots");
-    (machine, service)
-}
 
 fn assert_no_tools(machine: &Node) {
     for tool in ["bash", "curl", "jq", "aws"] {
@@ -82,11 +47,10 @@ fn assert_joined_with_facts(lab: &Lab, machine: &Node, max_pods: &str) {
 #[test]
 fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let spec = spec(&lab, "al2", "");
-    let (machine, _service) = boot(&lab, &spec, "m5.large", lab::stand_in_for_amazon_linux_2);
-    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
-    assert_no_tools(&machine);
-    assert_joined_with_facts(&lab, &machine, "29");
+    let flow = ready_by(Flow::EksctlAl2, &lab, "n1");
+    let machine = &flow.node;
+    assert_no_tools(machine);
+    assert_joined_with_facts(&lab, machine, "29");
     assert_eq!(variable(&machine.read_file(GATE).expect("the gate"), "INSTANCE_TYPE"), "m5.large");
 
     // Not one attempt of a kubelet before the gate got as far as running it.
@@ -97,22 +61,26 @@ fn amazon_linux_becomes_a_ready_node_without_bash_curl_jq_and_aws() {
     assert!(again.contains("nothing to do"), "{again}");
 
     machine.run(&["rm", GATE, "/etc/eksctl/kubelet.yaml"]).expect("removed");
-    apply_without_children(&machine);
+    apply_without_children(machine);
 
     // A damaged gate counts as absent, and is mended without help.
-    damage_gate(&machine, GATE).expect("mended");
-    assert_joined_with_facts(&lab, &machine, "29");
+    damage_gate(machine, GATE).expect("mended");
+    assert_joined_with_facts(&lab, machine, "29");
 
     machine.reboot().expect("reboots");
-    wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
-    assert_bootstrap_skipped(&machine);
+    wait_ready_in_this_boot(&lab, machine).expect("Ready again");
+    assert_bootstrap_skipped(machine);
 }
 
 #[test]
 fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_many_pods() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let unknown = spec(&lab, "al2", "");
-    let (machine, _service) = boot(&lab, &unknown, "m99.large", lab::stand_in_for_amazon_linux_2);
+    let image = EksImage::AmazonLinux2;
+    let options = node("n1", &user_data(&eks_spec(&lab, image, ""))).before_boot(move |root| image.make(root));
+    let machine = lab.add_node(options.not_started()).expect("a node");
+    let instance = eks_instance(&machine, "m99.large");
+    let _service = lab.start_metadata_service("n1", instance).expect("a metadata service");
+    machine.start().expect("the node boots");
     machine
         .wait_until("the refusal", PATIENCE, |node| {
             Ok(node.journal("k8s-node-bootstrap.service").contains("m99.large"))
@@ -123,7 +91,7 @@ fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_man
         assert!(!exists(&machine, path).expect("runs"), "{path} is there");
     }
 
-    let chosen = spec(&lab, "al2", "maxPods: 17\n");
+    let chosen = eks_spec(&lab, image, "maxPods: 17\n");
     let bundle = chosen.render(&nodestrap(), &["--format", "bundle"]).expect("rendered").bytes;
     std::fs::write(machine.root().join("etc/nodestrap/bundle.json"), bundle).expect("delivered");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready by itself");
@@ -133,11 +101,10 @@ fn an_instance_type_that_nobody_knows_stops_the_boot_until_somebody_says_how_man
 #[test]
 fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let spec = spec(&lab, "ubuntu", "");
-    let (machine, _service) = boot(&lab, &spec, "t3.medium", lab::stand_in_for_ubuntu_of_eks);
-    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
-    assert_no_tools(&machine);
-    assert_joined_with_facts(&lab, &machine, "17");
+    let flow = ready_by(Flow::EksctlUbuntu, &lab, "n1");
+    let machine = &flow.node;
+    assert_no_tools(machine);
+    assert_joined_with_facts(&lab, machine, "17");
 
     let kubelet = "snap.kubelet-eks.daemon.service";
     let aliases = machine.run(&["snap", "aliases"]).expect("snap");
@@ -148,7 +115,7 @@ fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
     assert!(again.contains("nothing to do"), "{again}");
 
     machine.run(&["snap", "set", "kubelet-eks", "max-pods=5"]).expect("changed");
-    apply_without_children(&machine);
+    apply_without_children(machine);
     let max_pods = machine.run(&["snap", "get", "kubelet-eks", "max-pods"]).expect("snap");
     assert_eq!(max_pods.trim(), "17");
 
@@ -156,12 +123,12 @@ fn ubuntu_becomes_a_ready_node_by_the_socket_of_a_real_snapd() {
     machine.run(&["snap", "stop", "kubelet-eks"]).expect("stopped");
     machine.run(&["rm", GATE]).expect("shut");
     machine.run(&["snap", "start", "kubelet-eks"]).expect("snapd takes it for started");
-    wait_mended(&machine, GATE, kubelet).expect("mended");
+    wait_mended(machine, GATE, kubelet).expect("mended");
     let skipped = format!("{kubelet} - Service for snap application kubelet-eks.daemon was skipped");
     assert!(machine.journal("").contains(&skipped), "the gate was shut, and the kubelet was not held back");
-    assert_joined_with_facts(&lab, &machine, "17");
+    assert_joined_with_facts(&lab, machine, "17");
 
     machine.reboot().expect("reboots");
-    wait_ready_in_this_boot(&lab, &machine).expect("Ready again");
-    assert_bootstrap_skipped(&machine);
+    wait_ready_in_this_boot(&lab, machine).expect("Ready again");
+    assert_bootstrap_skipped(machine);
 }

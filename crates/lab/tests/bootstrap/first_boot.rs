@@ -73,8 +73,7 @@ fn assert_token_is_gone(machine: &lab::Node, token: &str) {
 #[test]
 fn three_nodes_at_once_get_their_own_ranges_and_their_pods_reach_each_other_over_both_families() {
     let Some(lab) = lab(LabOptions { dual_stack: true, ..LabOptions::default() }) else { return };
-    let spec = WorkerSpec { service_cidrs: "[10.98.0.0/24, 'fd98::/112']", ..WorkerSpec::of(&lab) };
-    let user_data = user_data(&spec);
+    let user_data = user_data(&WorkerSpec::of(&lab));
     let names = ["n1", "n2", "n3"];
     for name in names {
         lab.add_node(node(name, &user_data)).expect("the node boots");
@@ -123,4 +122,17 @@ fn a_node_that_boots_while_the_api_server_is_down_becomes_ready_without_help() {
     assert!(text.contains("cannot be reached"), "{text}");
     lab.start_apiserver().expect("started");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready without help");
+}
+
+#[test]
+fn kube_proxy_as_a_static_pod_makes_the_address_of_a_service_answer_on_the_node() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let spec = WorkerSpec::of(&lab).with_kube_proxy(&lab).expect("a spec");
+    let proxy = lab.kube_proxy_image().expect("the image of kube-proxy");
+    let machine = lab.add_node(node("n1", &user_data(&spec)).container_image(proxy)).expect("the node boots");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    lab.service_answers("echo", &machine).expect("a pod that the scheduler assigned answers by its service");
+    let pods = lab.kubectl_json(&["get", "pods", "--namespace", "kube-system"]).expect("pods");
+    let names: Vec<_> = pods["items"].as_array().into_iter().flatten().map(|pod| &pod["metadata"]["name"]).collect();
+    assert_eq!(names, ["kube-proxy-n1"], "the node's own, by the kubelet alone");
 }

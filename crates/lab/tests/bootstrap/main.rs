@@ -15,4 +15,5 @@ mod reboot;
 mod refusal;
 mod support;
 mod told;
+mod tree;
 mod walks;

@@ -5,7 +5,8 @@ use std::process::Output;
 use std::time::Duration;
 
 use anyhow::Result;
-use lab::{Lab, LabOptions, Node, NodeOptions, WorkerSpec};
+use lab::flow::Prepared;
+use lab::{Flow, Lab, LabOptions, Node, NodeOptions, WorkerSpec};
 
 /// Generous: the machine is small and other tests run beside this one. Nothing is asserted about the time taken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -36,13 +37,14 @@ pub(crate) fn node(name: &str, user_data: &[u8]) -> NodeOptions<'static> {
 
 /// Ready by the word of a kubelet that was started in the boot that is running, not by that of an earlier one.
 pub(crate) fn wait_ready_in_this_boot(lab: &Lab, machine: &Node) -> Result<()> {
-    machine.wait_until("Ready in this boot", PATIENCE, |node| {
-        let seen = lab.kubectl_json(&["get", "node", node.name()])?;
-        let is_ready = |condition: &serde_json::Value| condition["type"] == "Ready" && condition["status"] == "True";
-        let conditions = seen["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let boot = seen["status"]["nodeInfo"]["bootID"].as_str().unwrap_or_default();
-        Ok(boot == node.boot_id()? && conditions.iter().any(is_ready))
-    })
+    lab.wait_ready_in_this_boot(machine, PATIENCE)
+}
+
+/// A node of that flow which is Ready, and what stands around it.
+pub(crate) fn ready_by(flow: Flow, lab: &Lab, name: &str) -> Prepared {
+    let prepared = flow.prepare(lab, name, &nodestrap(), &|_| ()).unwrap_or_else(|error| panic!("{error:#}"));
+    prepared.boot_until_ready(lab, PATIENCE).expect("Ready");
+    prepared
 }
 
 pub(crate) fn exists(node: &Node, path: &str) -> Result<bool> {

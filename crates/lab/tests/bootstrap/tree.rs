@@ -1,0 +1,59 @@
+//! Nothing but an operating system: kubelet, runtime and CNI plug-ins come as trees from a store of signed artefacts.
+
+use lab::flow::ArtefactStore;
+use lab::{Lab, LabOptions, Node, Patch};
+
+use crate::support::{PATIENCE, exists, lab, nodestrap, wait_spent};
+
+const BUNDLE: &str = "etc/nodestrap/bundle.json";
+
+/// By the word of a kubelet of that patch.
+fn wait_ready_with(lab: &Lab, machine: &Node, patch: Patch) {
+    let wanted = format!("v{}", patch.kubernetes_version());
+    machine
+        .wait_until(&format!("a kubelet of {wanted}"), PATIENCE, |node| {
+            let seen = lab.kubectl_json(&["get", "node", node.name()])?;
+            Ok(seen["status"]["nodeInfo"]["kubeletVersion"] == wanted.as_str())
+        })
+        .expect("the kubelet of the new bundle");
+    lab.wait_ready_in_this_boot(machine, PATIENCE).expect("Ready");
+}
+
+#[test]
+#[ignore = "until nodestrap publish and the artefacts of a spec are there"]
+fn a_bare_debian_becomes_a_ready_node_goes_to_another_patch_and_back_and_is_bare_again_after_a_reset() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let store = ArtefactStore::start(&lab).expect("a store");
+    let mut release = lab.release(Patch::Earlier).expect("a release");
+    for file in lab.release(Patch::Newest).expect("a release") {
+        if !release.contains(&file) {
+            release.push(file);
+        }
+    }
+    store.publish(&nodestrap(), &release).expect("published");
+
+    let options = store.node(&lab, "n1", Patch::Earlier, &nodestrap()).expect("a bundle");
+    let machine = lab.add_node(options).expect("the node boots");
+    wait_ready_with(&lab, &machine, Patch::Earlier);
+    machine.wait_booted(PATIENCE).expect("no unit failed");
+    lab.service_answers("echo", &machine).expect("a pod that the scheduler assigned answers by its service");
+    wait_spent(&machine).expect("it has its own credentials");
+
+    for patch in [Patch::Newest, Patch::Earlier] {
+        let spec = store.spec(&lab, patch).expect("a spec");
+        let bundle = spec.render(&nodestrap(), &["--format", "bundle"]).expect("a bundle").bytes;
+        std::fs::write(machine.root().join(BUNDLE), bundle).expect("delivered");
+        machine.run(&["nodestrap", "apply"]).expect("applied");
+        wait_ready_with(&lab, &machine, patch);
+        machine.run(&["nodestrap", "verify"]).expect("no drift");
+    }
+
+    machine.run(&["nodestrap", "reset", "--yes", "--kubelet-state"]).expect("reset");
+    for program in ["kubelet", "kubectl", "containerd", "runc", "ctr"] {
+        let found = machine.exec(&["sh", "-c", &format!("command -v {program}")]).expect("sh runs");
+        assert!(!found.status.success(), "{program} is still at {}", String::from_utf8_lossy(&found.stdout));
+    }
+    for path in ["/opt/nodestrap", "/opt/cni", "/etc/containerd", "/etc/cni"] {
+        assert!(!exists(&machine, path).expect("test runs"), "{path} is still there");
+    }
+}
