@@ -1,7 +1,7 @@
 //! A manifest that may be used: signed by a key that we trust, not older than what was seen, not out of date.
 
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest, ManifestError};
-use crate::openpgp::{Keyring, SignatureError, Signer, verify_detached};
+use crate::openpgp::{CLOCK_TOLERANCE_SECONDS, Keyring, SignatureError, Signer, verify_detached};
 use crate::timestamp::Timestamp;
 
 /// What is asked of a manifest beside its signature.
@@ -95,7 +95,9 @@ pub fn verify_manifest(
     }
     match policy.now {
         Some(now) if now >= manifest.expires() => Err(TrustError::Expired { expires: manifest.expires(), now }),
-        Some(now) if now < manifest.issued() => Err(TrustError::IssuedInTheFuture { issued: manifest.issued(), now }),
+        Some(now) if manifest.issued() > now.plus(CLOCK_TOLERANCE_SECONDS) => {
+            Err(TrustError::IssuedInTheFuture { issued: manifest.issued(), now })
+        }
         _ => Ok(Verified { manifest, provenance }),
     }
 }

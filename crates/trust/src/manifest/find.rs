@@ -18,7 +18,8 @@ pub enum NotFound {
     )]
     Version { name: String, version: String, there: Vec<String> },
     #[error(
-        "the manifest has {name} {version}, but not for the architecture {architecture}{}: publish it for {architecture}",
+        "the manifest has {name} {version}, but not for the architecture {architecture}{}: \
+         publish it for {architecture}",
         but("it is there for", there)
     )]
     Architecture { name: String, version: String, architecture: Architecture, there: Vec<String> },

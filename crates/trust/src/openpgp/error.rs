@@ -32,7 +32,8 @@ pub enum KeyringError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key {key} {problem}")]
 pub struct UnusableKey {
-    pub key: Fingerprint,
+    /// Its fingerprint, or its place in the file if it cannot be read.
+    pub key: String,
     pub problem: KeyProblem,
 }
 
@@ -42,7 +43,8 @@ pub enum KeyProblem {
     #[error("is of version {version}, which is out of use: make a new key")]
     Version { version: u8 },
     #[error(
-        "is {algorithm}, which is too weak or not supported: use RSA of 2048 bits or more, Ed25519, or NIST P-256, P-384, P-521"
+        "is {algorithm}, which is too weak or not supported: \
+         use RSA of 2048 bits or more, Ed25519, or NIST P-256, P-384, P-521"
     )]
     Algorithm { algorithm: String },
     #[error("has a part that cannot be read ({reason}): export it again, or with `--export-options export-minimal`")]
@@ -50,11 +52,13 @@ pub enum KeyProblem {
     #[error("has no valid signature of its own that says what it is for: export the key again, or make a new one")]
     NoBinding,
     #[error(
-        "is bound by a signature with {hash} only: renew it with a current gpg (`--cert-digest-algo SHA256`, then set its expiry)"
+        "is bound by a signature with {hash} only: \
+         renew it with a current gpg (`--cert-digest-algo SHA256`, then set its expiry)"
     )]
     WeakBinding { hash: String },
     #[error(
-        "has not itself signed that it belongs to its primary key (no back-signature): run gpg's `cross-certify` and export it again"
+        "has not itself signed that it belongs to its primary key (no back-signature): \
+         run gpg's `cross-certify` and export it again"
     )]
     NoBackSignature,
     #[error("carries a back-signature that is wrong or too weak: run gpg's `cross-certify` and export it again")]
@@ -77,7 +81,8 @@ pub enum KeyProblem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     #[error(
-        "the signature has {bytes} bytes, more than the {MAX_SIGNATURE_BYTES} allowed: look whether it is a detached signature"
+        "the signature has {bytes} bytes, more than the {MAX_SIGNATURE_BYTES} allowed: \
+         look whether it is a detached signature"
     )]
     TooLarge { bytes: usize },
     #[error("the signature is damaged: {reason}; make it again with `gpg --armor --detach-sign`")]
@@ -97,12 +102,15 @@ pub enum Refusal {
     Kind { found: String },
     #[error("the signature uses {hash}, which is too weak: sign with SHA-256 or better (`gpg --digest-algo SHA256`)")]
     WeakHash { hash: String },
+    #[error("the signature cannot be read ({reason}): make it again with `gpg --armor --detach-sign`")]
+    Unreadable { reason: String },
     #[error("the signature does not say when it was made: sign with a current gpg")]
     NoTime,
     #[error("the signature demands that its reader knows {what}: sign without it")]
     NotUnderstood { what: String },
     #[error(
-        "the signature is by the key {issuer}, which is in none of the keyrings: add its public key if it is to be trusted"
+        "the signature is by the key {issuer}, which is in none of the keyrings: \
+         add its public key if it is to be trusted"
     )]
     UnknownKey { issuer: String },
     #[error(
@@ -114,7 +122,8 @@ pub enum Refusal {
     #[error("the signature by the key {key} expired at {expired}, and it is {now}: sign again")]
     Expired { key: Fingerprint, expired: Timestamp, now: Timestamp },
     #[error(
-        "the signature by the key {key} was made at {made}, which is in the future of {now}: look at the clocks of both machines"
+        "the signature by the key {key} was made at {made}, which is in the future of {now}: \
+         look at the clocks of both machines"
     )]
     FromTheFuture { key: Fingerprint, made: Timestamp, now: Timestamp },
 }
@@ -131,7 +140,8 @@ pub enum SigningError {
     #[error("the file has no secret key: export one with `gpg --armor --export-secret-keys`")]
     NoSecretKey,
     #[error(
-        "the file has {count} secret keys: export the one that shall sign, with `gpg --armor --export-secret-keys FINGERPRINT`"
+        "the file has {count} secret keys: \
+         export the one that shall sign, with `gpg --armor --export-secret-keys FINGERPRINT`"
     )]
     SeveralKeys { count: usize },
     #[error("nothing of the secret key may sign: {}", listed(keys))]

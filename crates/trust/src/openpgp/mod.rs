@@ -1,8 +1,12 @@
 //! OpenPGP signatures of files. The library parses and computes; what counts as a good signature is decided here, because the
 //! library takes revoked keys, SHA-1, and subkeys that nothing binds.
 
+mod armour;
 mod error;
+mod judge;
+mod key;
 mod keyring;
+mod packets;
 mod sign;
 mod verify;
 
@@ -16,6 +20,7 @@ pub use error::{
 };
 pub use keyring::Keyring;
 pub use sign::sign_detached;
+pub(crate) use verify::CLOCK_TOLERANCE_SECONDS;
 pub use verify::verify_detached;
 
 use crate::timestamp::Timestamp;
