@@ -135,6 +135,7 @@ fn render_crio_registries(mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> String {
 /// A tree has no unit of its own, unlike a package.
 fn tree_unit(binary: &str) -> Result<Vec<u8>, RenderError> {
     let folder = binary.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let path = format!("{folder}:{UNIT_PATH}");
     let service = Section::new("Service")
         .text("Type", "notify")
         .command_with("ExecStartPre", Failure::Ignored, "/sbin/modprobe", arguments(["overlay"]))
@@ -151,7 +152,7 @@ fn tree_unit(binary: &str) -> Result<Vec<u8>, RenderError> {
     // runc is linked beside it, and containerd asks the PATH for it: that of units has not every system's folder.
     let service = match UNIT_PATH.split(':').any(|known| known == folder) {
         true => service,
-        false => service.environment("PATH", &format!("{folder}:{UNIT_PATH}")),
+        false => service.environment("PATH", &path),
     };
     UnitFile::new(vec![
         Section::new("Unit")

@@ -228,7 +228,7 @@ record!(
         endpoint: Maybe<WebUrl> = "endpoint",
         /// Whether the bucket stands in the path, not in the name of the host.
         path_style: Leaf<bool> = "pathStyle",
-        /// instance-role (the default): what the provider gives to the machine. Else a key.
+        /// instance-role (the default): what the provider gives to the machine; or {accessKey, secretKey, sessionToken}.
         credentials: Leaf<S3Credentials> = "credentials",
     }
 );

@@ -113,15 +113,18 @@ pub(crate) const SHAPE_OF_KEYS: &str =
 
 /// What the keys say is read as it will be when they are needed: a damaged or revoked key helps nobody.
 fn validate_public_keys(text: &str) -> Result<(), Invalid> {
-    if !text.contains("-----BEGIN PGP ") {
-        return Err(Invalid::new("not an OpenPGP keyring").advise(SHAPE_OF_KEYS));
+    let private = || Err(Invalid::new("this is a private key; only the public one belongs here").advise(SHAPE_OF_KEYS));
+    let armour = text.lines().find_map(|line| line.trim().strip_prefix("-----BEGIN PGP ")?.strip_suffix("-----"));
+    match armour {
+        None => return Err(Invalid::new("not an OpenPGP keyring").advise(SHAPE_OF_KEYS)),
+        Some("PRIVATE KEY BLOCK") => return private(),
+        Some(_) => {}
     }
-    Keyring::parse(text.as_bytes()).map(drop).map_err(|error| match error {
-        KeyringError::SecretKey => {
-            Invalid::new("this is a private key; only the public one belongs here").advise(SHAPE_OF_KEYS)
-        }
-        other => Invalid::new(other.to_string()),
-    })
+    match Keyring::parse(text.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(KeyringError::SecretKey) => private(),
+        Err(other) => Err(Invalid::new(other.to_string())),
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +178,7 @@ mod tests {
         let armour = |what: &str, body: &str| format!("-----BEGIN PGP {what}-----\n{body}-----END PGP {what}-----\n");
         let public = |body: &str| armour("PUBLIC KEY BLOCK", body);
         // Of the examples; its secret half was thrown away.
-        let key = include_str!("../../../examples/artefacts/keys.asc");
+        let key = include_str!("../../../examples/artefacts-keys.asc");
         for fine in [key.to_owned(), format!("my key\n{key}"), format!("{key}{key}")] {
             assert_eq!(message(validate_public_keys(&fine)), "fine", "{fine}");
         }
