@@ -7,6 +7,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bundle::Component;
 use serde_json::Value;
 
 use crate::complete::{CompleteCluster, CompleteNodeGroup, CompleteSpec};
@@ -282,7 +283,10 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
                 && group.kubernetes_version.value < FIRST_WITHOUT_PAUSE_IMAGE
                 && (chosen || runtime.name.value != Runtime::Docker)
         }
-        ["containerRuntime", "cniBinaries"] => cluster.networking.pod_network.value == PodNetwork::Bridge,
+        ["containerRuntime", "cniBinaries"] => {
+            cluster.networking.pod_network.value == PodNetwork::Bridge
+                || group.components.is_tree(Component::CniPlugins)
+        }
         ["containerRuntime", "binary"] => {
             let runs_hooks = group.hooks.value.iter().any(|hook| hook.container.is_some());
             group.source.value != SourceKind::Torcx || runs_hooks
