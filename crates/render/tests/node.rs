@@ -466,7 +466,7 @@ fn what_the_bootstrap_installs_is_not_asked_of_the_image() {
     let group =
         |slot: &str| format!("  source: tree\n  hooks: [{{name: box, slot: {slot}, container: {{image: 'a/b:1'}}}}]\n");
     let bundle = render(&artefacts(""), &group("after-runtime"));
-    assert_eq!(bundle.required_programs, []);
+    assert!(bundle.required_programs.is_empty(), "{:?}", bundle.required_programs);
     assert_eq!(bundle.runtime.source, RuntimeSource::Tree);
     let unit = text(&bundle, "/etc/systemd/system/containerd.service");
     assert!(unit.contains("ExecStart=/usr/local/bin/containerd\n") && !unit.contains("PATH="), "{unit}");
