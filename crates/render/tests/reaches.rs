@@ -48,6 +48,8 @@ fn source(setting: &Setting) -> Source {
 /// Files of the folder `other` are like those of `pki`, and are not the same.
 fn file(path: &str) -> Vec<u8> {
     match path {
+        "other.json" => String::from_utf8_lossy(&read("artefacts.json")).replace("59876546", "1").into_bytes(),
+        "other.json.asc" => Vec::new(),
         "both.crt" => [read("pki/pki/ca.crt"), read("ca.crt")].concat(),
         path if path.starts_with("other/pki/ca.crt") => read("pki/pki/ca.crt"),
         path => match path.strip_prefix("other/") {
@@ -392,6 +394,26 @@ fn with_exec() -> Setting {
     Setting { cluster, groups, changes }
 }
 
+/// Artefacts in a bucket that nobody vouches for.
+fn unsigned() -> Setting {
+    let cluster = json!({
+        "kubernetesVersion": "1.36.3",
+        "apiServer": "https://10.0.0.10:6443",
+        "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "ca.crt"}},
+        "artefacts": {
+            "store": "s3://bucket", "manifest": {"file": "artefacts.json"}, "unsigned": true, "s3": {"region": "here"},
+        },
+    });
+    let changes: Vec<Change> = vec![
+        (&["cluster", "artefacts", "manifest"], json!({"file": "other.json"})),
+        (&["cluster", "artefacts", "keyrings"], json!([KEYS])),
+        (&["cluster", "artefacts", "s3", "region"], json!("there")),
+        (&["cluster", "artefacts", "s3", "pathStyle"], json!(true)),
+    ];
+    let trees = json!({"components": {"kubelet": {"source": "tree"}}});
+    Setting { cluster, groups: vec![("plain", json!({})), ("trees", trees)], changes }
+}
+
 fn eksctl() -> Setting {
     let cluster = json!({
         "provider": "aws",
@@ -473,8 +495,9 @@ fn the_same_with_all_that_is_optional() {
 }
 
 #[test]
-fn the_same_with_credentials_of_a_program() {
+fn the_same_with_credentials_of_a_program_and_with_artefacts_of_nobody() {
     assert_said_truly(&with_exec());
+    assert_said_truly(&unsigned());
 }
 
 #[test]
@@ -487,7 +510,7 @@ fn the_same_in_other_layouts() {
 /// A new setting of the cluster is new to `explain`, too.
 #[test]
 fn every_setting_of_a_cluster_is_changed_once() {
-    let settings = [sparing(), lavish(), with_exec(), eksctl(), tectonic(), of_any_layout()];
+    let settings = [sparing(), lavish(), with_exec(), unsigned(), eksctl(), tectonic(), of_any_layout()];
     let changed: BTreeSet<String> =
         settings.iter().flat_map(|setting| &setting.changes).map(|(path, _)| path[1..].join(".")).collect();
     let schema = spec::json_schema();

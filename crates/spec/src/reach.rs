@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bundle::Component;
 use serde_json::Value;
 
-use crate::complete::{CompleteCluster, CompleteNodeGroup, CompleteSpec};
+use crate::complete::{CompleteArtefacts, CompleteCluster, CompleteNodeGroup, CompleteSpec};
 use crate::items::MaxPods;
 use crate::origin::Origin;
 use crate::path::{Step, join};
@@ -247,8 +247,9 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
         ["proxy", "noProxy"] => cluster.proxy.http.is_some() || cluster.proxy.https.is_some(),
         ["proxy", ..] => true,
         ["report", ..] => cluster.report.webhook.is_some(),
-        // Who vouches is not written down but verified, and a manifest counts for what it says of trees.
-        ["artefacts", "keyrings" | "unsigned" | "minimumSerial", ..] => false,
+        // Whoever vouches already goes on to do so.
+        ["artefacts", "keyrings"] => way.has_trees && cluster.artefacts.as_ref().is_some_and(is_of_nobody),
+        ["artefacts", "unsigned" | "minimumSerial"] => false,
         ["artefacts", ..] => way.has_trees,
         ["registryMirrors", ..] => way.has_mirrors,
         // By their flags, if at all.
@@ -259,6 +260,10 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
         // What groups take over, or follow.
         _ => false,
     }
+}
+
+fn is_of_nobody(artefacts: &CompleteArtefacts) -> bool {
+    artefacts.unsigned.value && artefacts.keyrings.value.is_empty()
 }
 
 /// Whether a setting of a group is written to its nodes, or to the request for its machines, as it is.
