@@ -217,9 +217,14 @@ fn a_folder_of_kubelet_configurations_counts_as_one() {
 #[test]
 fn a_kubelet_that_joined_keeps_what_it_joined_with() {
     assert_all(&[
-        ("minimal", OTHER_AUTHORITY, NewMachine, "join.certificateAuthority: a new machine"),
-        ("minimal", Replace("10.0.0.10", "10.0.0.11"), NewMachine, "join.apiServer: a new machine"),
-        ("minimal", Replace("0123456789abcdef", "fedcba9876543210"), Consequence::None, "(secret, not shown)"),
+        ("programs-from-trees", OTHER_AUTHORITY, NewMachine, "join.certificateAuthority: a new machine"),
+        ("programs-from-trees", Replace("10.0.0.10", "10.0.0.11"), NewMachine, "join.apiServer: a new machine"),
+        (
+            "programs-from-trees",
+            Replace("0123456789abcdef", "fedcba9876543210"),
+            Consequence::None,
+            "(secret, not shown)",
+        ),
         // With a credential program there is no other kubeconfig than the bundle's.
         ("eksctl-al2", Replace("0123456789abcdef.gr7", "fedcba9876543210.gr7"), RestartKubelet, "join.apiServer"),
     ]);
