@@ -11,6 +11,7 @@ use crate::document::harmless_reason;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
 use crate::network::NetworkSettings;
+use crate::tree::{Downloads, Tree};
 use crate::vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind};
 
 /// Where a delivery puts the bundle on the node.
@@ -63,6 +64,12 @@ pub struct Bundle {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
     pub runtime: Runtime,
+    /// Programs that the bootstrap brings. Sorted by component.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<Tree>,
+    /// Where there are trees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub downloads: Option<Downloads>,
     pub gate: Gate,
     pub join: Join,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,32 +176,14 @@ pub struct Runtime {
     pub source: RuntimeSource,
 }
 
-/// Where the container runtime comes from, with what that takes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where the container runtime comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", from = "WrittenSource")]
 pub enum RuntimeSource {
     Preinstalled,
     Torcx,
-    Tree(Archive),
-    Sysext(Archive),
-    Package(Package),
-}
-
-/// Something to download, from mirrors in the order in which they are tried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Archive {
-    pub urls: Vec<String>,
-    /// Lower-case hexadecimal digits.
-    pub sha256: String,
-}
-
-/// A package of the distribution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Package {
-    pub name: String,
-    pub version: String,
+    /// Its programs are among [`Bundle::trees`].
+    Tree,
 }
 
 /// The file without which the kubelet does not start; written last.
@@ -346,13 +335,11 @@ impl Secrecy {
 }
 
 impl RuntimeSource {
-    pub fn kind(&self) -> SourceKind {
+    pub fn kind(self) -> SourceKind {
         match self {
             Self::Preinstalled => SourceKind::Preinstalled,
             Self::Torcx => SourceKind::Torcx,
-            Self::Tree(_) => SourceKind::Tree,
-            Self::Sysext(_) => SourceKind::Sysext,
-            Self::Package(_) => SourceKind::Package,
+            Self::Tree => SourceKind::Tree,
         }
     }
 }
@@ -409,9 +396,7 @@ impl TryFrom<WrittenFile> for File {
 enum WrittenSource {
     Preinstalled {},
     Torcx {},
-    Tree(Archive),
-    Sysext(Archive),
-    Package(Package),
+    Tree {},
 }
 
 impl From<WrittenSource> for RuntimeSource {
@@ -419,9 +404,7 @@ impl From<WrittenSource> for RuntimeSource {
         match written {
             WrittenSource::Preinstalled {} => Self::Preinstalled,
             WrittenSource::Torcx {} => Self::Torcx,
-            WrittenSource::Tree(archive) => Self::Tree(archive),
-            WrittenSource::Sysext(archive) => Self::Sysext(archive),
-            WrittenSource::Package(package) => Self::Package(package),
+            WrittenSource::Tree {} => Self::Tree,
         }
     }
 }

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::bundle::{Archive, Bundle, File, Gate, RuntimeSource, octal};
+use crate::bundle::{Bundle, File, Gate, RuntimeSource, octal};
 use crate::error::BundleError;
 use crate::gate::{SEAL, is_variable_name};
-use crate::names::{AbsolutePath, is_lower_hex};
+use crate::names::AbsolutePath;
+use crate::tree::TREES_FOLDER;
 
 /// The one mode of a secret file.
 const SECRET_MODE: u32 = 0o600;
@@ -30,7 +31,7 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     validate_gate(&bundle.gate)?;
     validate_units(bundle)?;
     validate_hooks(bundle)?;
-    validate_runtime(&bundle.runtime.source)
+    validate_trees(bundle, &files)
 }
 
 fn validate_text(field: &'static str, text: &str) -> Result<(), BundleError> {
@@ -60,26 +61,51 @@ fn validate_hooks(bundle: &Bundle) -> Result<(), BundleError> {
     Ok(())
 }
 
-/// What is installed must be named and provable.
-fn validate_runtime(source: &RuntimeSource) -> Result<(), BundleError> {
-    match source {
-        RuntimeSource::Preinstalled | RuntimeSource::Torcx => Ok(()),
-        RuntimeSource::Tree(archive) | RuntimeSource::Sysext(archive) => validate_archive(archive),
-        RuntimeSource::Package(package) => {
-            [&package.name, &package.version].into_iter().try_for_each(|text| validate_text("runtime", text))
+/// What is installed must be named and provable, and lie where nothing else does.
+fn validate_trees(bundle: &Bundle, files: &[&File]) -> Result<(), BundleError> {
+    let mut previous = None;
+    let mut places: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).chain([&*bundle.gate.path]).collect();
+    for tree in &bundle.trees {
+        let refuse = |problem| Err(BundleError::Tree { component: tree.component, problem });
+        if previous >= Some(tree.component) {
+            return refuse("is there twice or out of order");
         }
+        previous = Some(tree.component);
+        let is_harmless = |byte: u8| byte.is_ascii_alphanumeric() || b".+_-".contains(&byte);
+        if tree.version.is_empty() || tree.version.starts_with('.') || !tree.version.bytes().all(is_harmless) {
+            return refuse("has a version that cannot be the name of a folder");
+        }
+        if tree.artefact.size == 0 {
+            return refuse("is made of nothing");
+        }
+        if tree.artefact.places.is_empty() {
+            return refuse("has no place to come from");
+        }
+        if !tree.artefact.places.iter().all(|place| is_address(place)) {
+            return refuse("has an address that is none of http, https, s3 and file");
+        }
+        for link in tree.links.keys() {
+            if link.is_within(TREES_FOLDER) || !places.insert(link) || link.folders().any(|f| places.contains(f)) {
+                return refuse("is linked from where something else lies");
+            }
+        }
+        if bundle.downloads.is_none() {
+            return refuse("does not say how it is downloaded");
+        }
+    }
+    if files.iter().any(|file| file.path.is_within(TREES_FOLDER)) {
+        return Err(BundleError::FileAmongTrees);
+    }
+    let runtime = bundle.runtime.source == RuntimeSource::Tree;
+    match runtime && !bundle.trees.iter().any(|tree| tree.component.as_str() == bundle.runtime.name.as_str()) {
+        true => Err(BundleError::Runtime { problem: "is said to be a tree, and is none" }),
+        false => Ok(()),
     }
 }
 
-fn validate_archive(Archive { urls, sha256 }: &Archive) -> Result<(), BundleError> {
-    let is_web_address = |url: &String| url.starts_with("https://") || url.starts_with("http://");
-    let problem = match urls.as_slice() {
-        [] => "has an archive without an address",
-        urls if !urls.iter().all(is_web_address) => "has an archive whose address is neither http nor https",
-        _ if !is_lower_hex(sha256, 64) => "has an archive without a SHA-256",
-        urls => return urls.iter().try_for_each(|url| validate_text("runtime", url)),
-    };
-    Err(BundleError::Runtime { problem })
+fn is_address(place: &str) -> bool {
+    let rest = ["https://", "http://", "s3://", "file:///"].iter().find_map(|scheme| place.strip_prefix(scheme));
+    rest.is_some_and(|rest| !rest.is_empty()) && place.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn validate_sorted(files: &[File]) -> Result<(), BundleError> {

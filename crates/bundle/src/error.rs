@@ -2,6 +2,8 @@
 
 use crate::document::{API_VERSION, MAX_BUNDLE_BYTES};
 use crate::names::Digest;
+use crate::tree::TREES_FOLDER;
+use crate::vocabulary::Component;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
@@ -54,6 +56,10 @@ pub enum BundleError {
     Unit { name: String, problem: &'static str },
     #[error("the hook '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
     Hook { name: String, problem: &'static str },
+    #[error("the component '{component}' of the bundle {problem}: render it again with this version of nodestrap")]
+    Tree { component: Component, problem: &'static str },
+    #[error("the bundle has a file under '{TREES_FOLDER}', which is for programs: render it again")]
+    FileAmongTrees,
     #[error("the container runtime of the bundle {problem}: render it again with this version of nodestrap")]
     Runtime { problem: &'static str },
     #[error("'{name}' in the bundle is no name that the gate may set: render it again")]

@@ -21,15 +21,16 @@ mod names;
 pub mod network;
 pub mod resource;
 mod stub;
+mod tree;
 mod user_data;
 mod values;
 mod vocabulary;
 
 pub use bundle::{
-    ARGUMENTS_VARIABLE, Archive, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, HOOK_OUTPUT_FOLDER,
-    HOOK_OUTPUT_FOLDER_MODE, Hook, Join, KERNEL_UNIT, MAX_PODS_MAP_PATH, NodeKind, Package, PodNetwork, Readers,
-    Runtime, RuntimeSource, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature,
-    WEBHOOK_SETTINGS_PATH, Webhook, hook_output_path,
+    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, HOOK_OUTPUT_FOLDER,
+    HOOK_OUTPUT_FOLDER_MODE, Hook, Join, KERNEL_UNIT, MAX_PODS_MAP_PATH, NodeKind, PodNetwork, Readers, Runtime,
+    RuntimeSource, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature, WEBHOOK_SETTINGS_PATH,
+    Webhook, hook_output_path,
 };
 pub use content::{Content, Sum};
 pub use diff::{Besides, BundleDiff, Setting, diff_bundles, diff_rendered};
@@ -38,12 +39,19 @@ pub use error::BundleError;
 pub use format::Format;
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GATE_PATHS, GateDamage, check_gate, parse_environment, render_gate};
 pub use manifest::{FileDigest, Manifest};
-pub use names::{AbsolutePath, Digest, InvalidName, Secret, UNIT_SUFFIXES, UnitName, is_lower_hex, sha256_hex};
+pub use names::{
+    AbsolutePath, ArtefactDigest, Digest, InvalidName, RelativePath, Secret, UNIT_SUFFIXES, UnitName, is_lower_hex,
+    sha256_hex,
+};
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
 pub use resource::{Consequence, Reason, ValueChange};
 pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError, validate_url};
+pub use tree::{Artefact, Downloads, Provenance, S3, S3Credentials, TREES_FOLDER, Tree, current, home};
 pub use user_data::{
     BUNDLE_TYPE, INSTALL_TYPE, MAX_USER_DATA_BYTES, UserDataError, UserDataPart, read_additional_parts, read_user_data,
 };
 pub use values::{host_paths, read_yaml};
-pub use vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind, UnknownWord};
+pub use vocabulary::{
+    ArtefactForm, Component, GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind,
+    UnknownWord,
+};

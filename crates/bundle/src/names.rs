@@ -114,6 +114,19 @@ name!(
     check_digest
 );
 
+name!(
+    /// `sha256:` or `sha512:` and as many lower-case hexadecimal digits.
+    ArtefactDigest,
+    "the digest",
+    check_artefact_digest
+);
+name!(
+    /// Where something lies within a folder that may be moved: one spelling only, and it cannot leave the folder.
+    RelativePath,
+    "the path",
+    check_relative_path
+);
+
 /// Types of unit that a bundle may start.
 pub const UNIT_SUFFIXES: [&str; 6] = [".service", ".socket", ".target", ".timer", ".mount", ".path"];
 
@@ -143,6 +156,21 @@ fn check_digest(text: &str) -> Result<(), &'static str> {
         Some(digits) if is_lower_hex(digits, 64) => Ok(()),
         _ => Err("is not 'sha256:' and 64 lower-case hexadecimal digits"),
     }
+}
+
+fn check_artefact_digest(text: &str) -> Result<(), &'static str> {
+    match text.split_once(':') {
+        Some(("sha256", digits)) if is_lower_hex(digits, 64) => Ok(()),
+        Some(("sha512", digits)) if is_lower_hex(digits, 128) => Ok(()),
+        _ => Err("is neither 'sha256:' with 64 nor 'sha512:' with 128 lower-case hexadecimal digits"),
+    }
+}
+
+fn check_relative_path(path: &str) -> Result<(), &'static str> {
+    if path.starts_with('/') {
+        return Err("is not relative");
+    }
+    check_path(&format!("/{path}"))
 }
 
 pub fn is_lower_hex(text: &str, digits: usize) -> bool {
@@ -188,6 +216,13 @@ impl Digest {
     /// Without the prefix.
     pub fn hex(&self) -> &str {
         &self.0[Self::PREFIX.len()..]
+    }
+}
+
+impl ArtefactDigest {
+    /// Without the name of the algorithm.
+    pub fn hex(&self) -> &str {
+        self.0.split_once(':').map_or("", |(_, digits)| digits)
     }
 }
 

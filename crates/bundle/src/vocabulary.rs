@@ -117,6 +117,26 @@ words!(
     }
 );
 words!(
+    /// A part of a node that is installed by itself.
+    Component {
+        CniPlugins = "cni-plugins",
+        Containerd = "containerd",
+        Crictl = "crictl",
+        Kubectl = "kubectl",
+        Kubelet = "kubelet",
+        Runc = "runc",
+    }
+);
+words!(
+    /// What a download is.
+    ArtefactForm {
+        /// The program itself.
+        Program = "program",
+        /// An archive of several files.
+        TarGz = "tar.gz",
+    }
+);
+words!(
     /// When a hook runs, seen from a step of the bootstrap.
     Slot {
         BeforeFiles = "before-files",

@@ -64,24 +64,18 @@ const OTHER_AUTHORITY: Edit = Replace("{file: ca.crt}", "{file: pki/pki/front-pr
 fn every_field_of_a_bundle_is_compared() {
     assert_all(&[
         (
-            "runtime-from-a-package",
-            Replace("2.2.1-0ubuntu1", "2.2.2-0ubuntu1"),
-            NewMachine,
-            "runtime.source.version: 2.2.1-0ubuntu1 → 2.2.2-0ubuntu1",
-        ),
-        (
-            "runtime-from-a-package",
-            Replace("name: containerd,", "name: containerd.io,"),
-            NewMachine,
-            "runtime.source.name: containerd → containerd.io",
-        ),
-        (
-            "runtime-from-a-tree",
-            Replace("backup.example.com", "other.example.com"),
+            "programs-from-trees",
+            Replace("artefacts.example.com", "other.example.com"),
             Consequence::None,
-            "runtime.source.urls: https://backup.example.com/containerd.tar.gz → https://other.example.com/",
+            "https://other.example.com/nodes/",
         ),
-        ("runtime-from-a-tree", Replace("0a0a0a", "0b0b0b"), NewMachine, "runtime.source.sha256: 0a0a0a"),
+        ("programs-from-trees", Replace("eu-west-1", "eu-west-2"), Consequence::None, "downloads"),
+        (
+            "programs-from-trees",
+            Replace("sVersion: 1.36.3", "sVersion: 1.36.2"),
+            RestartKubelet,
+            "version: 1.36.3 → 1.36.2",
+        ),
         (
             "hooks-and-files",
             Replace("necessity: optional", "necessity: required"),
@@ -223,10 +217,10 @@ fn a_folder_of_kubelet_configurations_counts_as_one() {
 #[test]
 fn a_kubelet_that_joined_keeps_what_it_joined_with() {
     assert_all(&[
-        ("runtime-from-a-tree", OTHER_AUTHORITY, NewMachine, "join.certificateAuthority: a new machine"),
-        ("runtime-from-a-tree", Replace("10.0.0.10", "10.0.0.11"), NewMachine, "join.apiServer: a new machine"),
+        ("programs-from-trees", OTHER_AUTHORITY, NewMachine, "join.certificateAuthority: a new machine"),
+        ("programs-from-trees", Replace("10.0.0.10", "10.0.0.11"), NewMachine, "join.apiServer: a new machine"),
         (
-            "runtime-from-a-tree",
+            "programs-from-trees",
             Replace("0123456789abcdef", "fedcba9876543210"),
             Consequence::None,
             "(secret, not shown)",

@@ -10,9 +10,7 @@ use render::render_group;
 use serde_json::{Map, Value, json};
 use spec::{CompleteSpec, Source};
 
-/// As much of a key as is looked at.
-const KEYS: &str =
-    "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZUolNotARealKeyAtAllAAAAAAAA\n-----END PGP PUBLIC KEY BLOCK-----\n";
+const KEYS: &str = include_str!("../../../examples/artefacts-keys.asc");
 const SHA256: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const OTHER_SHA256: &str = "1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b";
 
@@ -50,6 +48,8 @@ fn source(setting: &Setting) -> Source {
 /// Files of the folder `other` are like those of `pki`, and are not the same.
 fn file(path: &str) -> Vec<u8> {
     match path {
+        "other.json" => String::from_utf8_lossy(&read("artefacts.json")).replace("59876546", "1").into_bytes(),
+        "other.json.asc" => Vec::new(),
         "both.crt" => [read("pki/pki/ca.crt"), read("ca.crt")].concat(),
         path if path.starts_with("other/pki/ca.crt") => read("pki/pki/ca.crt"),
         path => match path.strip_prefix("other/") {
@@ -176,6 +176,10 @@ fn sparing() -> Setting {
         "apiServer": "https://10.0.0.10:6443",
         "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "pki/pki/ca.crt"}},
         "pki": {"folder": "pki"},
+        "artefacts": {
+            "store": "https://artefacts.example.com", "manifest": {"file": "artefacts.json"}, "keyrings": [KEYS],
+            "certificateAuthority": {"file": "ca.crt"},
+        },
         "sysctls": {"vm.max_map_count": "1", "vm.swappiness": "1"},
         "kernelModules": ["ip_vs"],
         "fileAssets": [asset("/etc/a", "1"), asset("/etc/b", "1")],
@@ -199,9 +203,7 @@ fn sparing() -> Setting {
             "store": {"urls": ["https://store.example.com/b"]},
         },
     });
-    let unpacking = json!({
-        "containerRuntime": {"source": "tree", "archive": {"urls": ["https://x.example.com/c.tar.gz"], "sha256": SHA256}},
-    });
+    let unpacking = json!({"source": "tree", "components": {"runc": {"source": "preinstalled"}}});
     let changes: Vec<Change> = vec![
         (&["cluster", "name"], json!("other")),
         (&["cluster", "kubernetesVersion"], json!("1.36.2")),
@@ -219,7 +221,12 @@ fn sparing() -> Setting {
         (&["cluster", "trust", "certificateAuthorities"], json!([{"name": "a", "certificate": {"file": "ca.crt"}}])),
         (&["cluster", "trust", "keyrings"], json!([{"name": "a", "keys": KEYS}])),
         (&["cluster", "assets", "containerRegistry"], json!("registry.example.com")),
-        (&["cluster", "assets", "fileRepositories"], json!(["https://files.example.com"])),
+        (&["cluster", "artefacts", "store"], json!("https://other.example.com")),
+        (&["cluster", "artefacts", "mirrors"], json!(["file:///srv/artefacts"])),
+        (&["cluster", "artefacts", "keyrings"], json!([KEYS, KEYS])),
+        (&["cluster", "artefacts", "unsigned"], json!(true)),
+        (&["cluster", "artefacts", "minimumSerial"], json!(1)),
+        (&["cluster", "artefacts", "certificateAuthority"], json!({"file": "pki/pki/ca.crt"})),
         (&["cluster", "registryMirrors"], json!({"docker.io": ["https://mirror.example.com"]})),
         (&["cluster", "ntpServers"], json!(["time.example.com"])),
         (&["cluster", "sysctls", "vm.max_map_count"], json!("3")),
@@ -265,8 +272,13 @@ fn sparing() -> Setting {
         (&["nodeGroups", "plain", "machines", "prefixDelegation"], json!(true)),
         (&["nodeGroups", "plain", "machines", "desired"], json!(2)),
         (&["nodeGroups", "plain", "kubelet", "config", "registryPullQPS"], json!(6)),
-        (&["nodeGroups", "unpacking", "containerRuntime", "archive", "sha256"], json!(OTHER_SHA256)),
-        (&["nodeGroups", "unpacking", "containerRuntime", "binary"], json!("/opt/c/bin/containerd")),
+        (&["nodeGroups", "plain", "architecture"], json!("arm64")),
+        (&["nodeGroups", "plain", "source"], json!("tree")),
+        (&["nodeGroups", "plain", "components", "kubectl", "source"], json!("tree")),
+        (&["nodeGroups", "unpacking", "source"], json!("preinstalled")),
+        (&["nodeGroups", "unpacking", "components", "kubectl", "version"], json!("1.36.2")),
+        (&["nodeGroups", "unpacking", "components", "runc", "source"], json!("tree")),
+        (&["nodeGroups", "unpacking", "containerRuntime", "cniBinaries"], json!("/usr/lib/cni")),
     ];
     Setting {
         cluster,
@@ -382,6 +394,26 @@ fn with_exec() -> Setting {
     Setting { cluster, groups, changes }
 }
 
+/// Artefacts in a bucket that nobody vouches for.
+fn unsigned() -> Setting {
+    let cluster = json!({
+        "kubernetesVersion": "1.36.3",
+        "apiServer": "https://10.0.0.10:6443",
+        "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "ca.crt"}},
+        "artefacts": {
+            "store": "s3://bucket", "manifest": {"file": "artefacts.json"}, "unsigned": true, "s3": {"region": "here"},
+        },
+    });
+    let changes: Vec<Change> = vec![
+        (&["cluster", "artefacts", "manifest"], json!({"file": "other.json"})),
+        (&["cluster", "artefacts", "keyrings"], json!([KEYS])),
+        (&["cluster", "artefacts", "s3", "region"], json!("there")),
+        (&["cluster", "artefacts", "s3", "pathStyle"], json!(true)),
+    ];
+    let trees = json!({"components": {"kubelet": {"source": "tree"}}});
+    Setting { cluster, groups: vec![("plain", json!({})), ("trees", trees)], changes }
+}
+
 fn eksctl() -> Setting {
     let cluster = json!({
         "provider": "aws",
@@ -463,8 +495,9 @@ fn the_same_with_all_that_is_optional() {
 }
 
 #[test]
-fn the_same_with_credentials_of_a_program() {
+fn the_same_with_credentials_of_a_program_and_with_artefacts_of_nobody() {
     assert_said_truly(&with_exec());
+    assert_said_truly(&unsigned());
 }
 
 #[test]
@@ -477,7 +510,7 @@ fn the_same_in_other_layouts() {
 /// A new setting of the cluster is new to `explain`, too.
 #[test]
 fn every_setting_of_a_cluster_is_changed_once() {
-    let settings = [sparing(), lavish(), with_exec(), eksctl(), tectonic(), of_any_layout()];
+    let settings = [sparing(), lavish(), with_exec(), unsigned(), eksctl(), tectonic(), of_any_layout()];
     let changed: BTreeSet<String> =
         settings.iter().flat_map(|setting| &setting.changes).map(|(path, _)| path[1..].join(".")).collect();
     let schema = spec::json_schema();

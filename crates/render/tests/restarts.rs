@@ -20,7 +20,8 @@ fn example(name: &str) -> String {
 fn complete(name: &str, text: String) -> CompleteSpec {
     let parsed = spec::parse(&[spec::Source::new(name, text)]);
     let spec = parsed.resolve(|reference| match reference.path.strip_prefix("control-plane/") {
-        Some("pki/ca.crt") | None => fs::read(examples().join("ca.crt")).map_err(|error| error.to_string()),
+        None => fs::read(examples().join(&reference.path)).map_err(|error| error.to_string()),
+        Some("pki/ca.crt") => fs::read(examples().join("ca.crt")).map_err(|error| error.to_string()),
         Some(path) => Ok(format!("key of {path}\n").into_bytes()),
     });
     let complete = spec.and_then(|spec| spec::complete_before_pki(&spec));

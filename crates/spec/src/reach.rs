@@ -7,14 +7,15 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bundle::Component;
 use serde_json::Value;
 
-use crate::complete::{CompleteCluster, CompleteNodeGroup, CompleteSpec};
+use crate::complete::{CompleteArtefacts, CompleteCluster, CompleteNodeGroup, CompleteSpec};
 use crate::items::MaxPods;
 use crate::origin::Origin;
 use crate::path::{Step, join};
 use crate::record::Record as _;
-use crate::values::{DeliveryFormat, KubeVersion, Layout, Os, PodNetwork, Provider, Role, Runtime, RuntimeSource};
+use crate::values::{DeliveryFormat, KubeVersion, Layout, Os, PodNetwork, Provider, Role, Runtime, SourceKind};
 use crate::view::{Look, SecretDisplay, View};
 use crate::written::Written;
 
@@ -34,7 +35,7 @@ pub(crate) struct Reach<'a> {
 struct Way {
     is_control_plane: bool,
     has_mirrors: bool,
-    has_archive: bool,
+    has_trees: bool,
     /// Paths of what those settings are derived from that are written to its nodes. `group.` stands for the group's own.
     sources: BTreeSet<String>,
 }
@@ -162,7 +163,7 @@ impl Way {
         Self {
             is_control_plane: group.spec.role.value == Role::ControlPlane,
             has_mirrors: runtime.name.value != Runtime::Docker,
-            has_archive: runtime.archive.is_some(),
+            has_trees: group.spec.components.trees().next().is_some(),
             sources: sources(spec, group),
         }
     }
@@ -246,7 +247,10 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
         ["proxy", "noProxy"] => cluster.proxy.http.is_some() || cluster.proxy.https.is_some(),
         ["proxy", ..] => true,
         ["report", ..] => cluster.report.webhook.is_some(),
-        ["assets", "fileRepositories"] => way.has_archive,
+        // Whoever vouches already goes on to do so.
+        ["artefacts", "keyrings"] => way.has_trees && cluster.artefacts.as_ref().is_some_and(is_of_nobody),
+        ["artefacts", "unsigned" | "minimumSerial"] => false,
+        ["artefacts", ..] => way.has_trees,
         ["registryMirrors", ..] => way.has_mirrors,
         // By their flags, if at all.
         ["etcd", "members" | "domain" | "dataFolder"] => false,
@@ -256,6 +260,10 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
         // What groups take over, or follow.
         _ => false,
     }
+}
+
+fn is_of_nobody(artefacts: &CompleteArtefacts) -> bool {
+    artefacts.unsigned.value && artefacts.keyrings.value.is_empty()
 }
 
 /// Whether a setting of a group is written to its nodes, or to the request for its machines, as it is.
@@ -268,6 +276,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
     let may_need_store = format != DeliveryFormat::Folder && provider != Provider::Metal;
     let size_is_known = provider == Provider::Aws && group.machines.instance_type.is_some();
     match field {
+        ["architecture"] => group.components.trees().next().is_some(),
         ["machines", "prefixDelegation"] => size_is_known && group.max_pods.value == MaxPods::Map,
         ["reservation"] => size_is_known,
         ["kubelet", "binary"] => layout != Layout::Eksctl || group.os.value != Os::Ubuntu,
@@ -279,14 +288,13 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
                 && group.kubernetes_version.value < FIRST_WITHOUT_PAUSE_IMAGE
                 && (chosen || runtime.name.value != Runtime::Docker)
         }
-        ["containerRuntime", "cniBinaries"] => cluster.networking.pod_network.value == PodNetwork::Bridge,
+        ["containerRuntime", "cniBinaries"] => {
+            cluster.networking.pod_network.value == PodNetwork::Bridge
+                || group.components.is_tree(Component::CniPlugins)
+        }
         ["containerRuntime", "binary"] => {
             let runs_hooks = group.hooks.value.iter().any(|hook| hook.container.is_some());
-            match (runtime.source.value, runtime.name.value) {
-                (RuntimeSource::Preinstalled, _) | (RuntimeSource::Tree, Runtime::Containerd) => true,
-                (_, Runtime::CriO) => false,
-                _ => runs_hooks,
-            }
+            group.source.value != SourceKind::Torcx || runs_hooks
         }
         ["delivery", "compression"] => {
             matches!(provider, Provider::Aws | Provider::Openstack)

@@ -5,6 +5,7 @@ use std::str::FromStr;
 pub use bundle::{AbsolutePath, UnitName};
 use serde_json::{Value, json};
 
+use crate::artefacts;
 use crate::config::is_canonical_int;
 use crate::record::{Context, SpecValue};
 use crate::syntax;
@@ -107,6 +108,8 @@ checked_texts!(
     NoProxyEntry(crate::no_proxy::validate_entry, ".example.com", "^[^,\\s]+$"),
     /// The name of a header of a web request.
     HeaderName(syntax::validate_header_name, "Authorization", "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
+    /// The version of a component, as the manifest of artefacts has it.
+    ComponentVersion(artefacts::validate_component_version, "2.4.2", "^[0-9A-Za-z][0-9A-Za-z.+_-]*$"),
     /// A media type.
     MediaType(syntax::validate_media_type, "text/x-shellscript", "^[A-Za-z0-9.+_-]+/[A-Za-z0-9.+_-]+$"),
 );
@@ -138,6 +141,33 @@ names_of_a_bundle!(
     UnitName: syntax::validate_unit_name =>
         "node-exporter.service", "^[A-Za-z0-9:_.\\\\@-]+\\.(service|socket|target|timer|mount|path)$";
 );
+
+text_value!(
+    /// Where artefacts or bundles lie: a web address, a bucket, a folder of the node.
+    StoreUrl,
+    artefacts::validate_store_url
+);
+
+impl SpecValue for StoreUrl {
+    fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
+        // What stands behind it may be a signature.
+        if matches!(&node.kind, Kind::Scalar { text, .. } if text.contains('?')) {
+            context.drafts.hide(node.span);
+        }
+        context.drafts.value(node)
+    }
+
+    fn to_json(&self, _: Look) -> Value {
+        Value::from(self.as_str())
+    }
+
+    fn schema() -> Value {
+        text_schema(
+            "https://artefacts.example.com/nodes",
+            "^(https?://[^/?#@\\s]+([/?][^#\\s]*)?|s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^?#\\s]*)?|file:///[^?#\\s]+)$",
+        )
+    }
+}
 
 text_value!(
     /// One line of text. A whole number is as good as one, because every reader writes it alike: `vm.max_map_count: 262144`.

@@ -78,6 +78,13 @@ pub(crate) enum Subject {
     PodNetwork,
     BootstrapUnit,
     HookUnit,
+    /// Programs that run for a while, of the container runtime.
+    TreeOfRuntime,
+    TreeOfKubelet,
+    /// Programs that nothing keeps running.
+    TreeOfNobody,
+    /// The same programs by another way.
+    TreeFromElsewhere,
     OtherUnit,
     /// Neither started nor enabled by `apply`.
     UnitOfOthers,
@@ -105,7 +112,6 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "requiredPrograms", NewMachine, "the image brings these programs"),
     (Subject::Bundle, "gate.path", NewMachine, "the bootstrap unit looks for the gate where the image says"),
     (Subject::Bundle, "node", NewMachine, "a machine is what its image and its provider make it"),
-    (Subject::Bundle, "runtime.source.urls", None, "its digest says which archive it is, wherever it comes from"),
     (Subject::Bundle, "runtime", NewMachine, "the image brings the container runtime"),
     (Subject::Bundle, "webhook", None, "it is read when a run ends"),
     (Subject::Bundle, "gate.facts", RestartKubelet, "the kubelet reads the gate when it starts"),
@@ -180,6 +186,10 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::TimeWithdrawn, "", RestartUnits, "the time client starts anew with its own servers, if it ran before"),
     (Subject::Kernel, "", Reboot, "it is certain to have its effect only when the kernel starts"),
     (Subject::PodNetwork, "", Reboot, "running pods keep the network that they were started with"),
+    (Subject::TreeOfRuntime, "", RestartRuntime, "the container runtime runs from it"),
+    (Subject::TreeOfKubelet, "", RestartKubelet, "the kubelet runs from it"),
+    (Subject::TreeOfNobody, "", None, "its programs are found at their next start"),
+    (Subject::TreeFromElsewhere, "", None, "the digest says what it is, wherever it comes from"),
     (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
     (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
     (Subject::UnitOrder, "", None, "it counts when they start"),

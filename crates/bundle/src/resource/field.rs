@@ -7,6 +7,7 @@ use super::{Change, ChangeKind, Family, Subject, ValueChange, judge};
 use crate::bundle::Bundle;
 use crate::names::Digest;
 use crate::values::{Leaf, Values, flatten, leaf_changes, read_yaml};
+use crate::vocabulary::Component;
 
 pub struct Fields;
 
@@ -14,7 +15,7 @@ const REQUIRED_PROGRAMS: &str = "requiredPrograms";
 const AUTHORITY: &str = "join.certificateAuthority";
 const WEBHOOK: &str = "webhook";
 /// What other families compare.
-const RESOURCES: [&str; 4] = ["files", "units", "hooks", "snap"];
+const RESOURCES: [&str; 6] = ["files", "units", "hooks", "snap", "trees", "downloads"];
 
 impl Family for Fields {
     fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {
@@ -39,6 +40,7 @@ fn change(value: ValueChange, old: &Bundle, new: &Bundle) -> Change {
     let subject = match value.path.as_str() {
         REQUIRED_PROGRAMS if value.new.is_none() => Subject::NotRequired,
         "join.apiServer" | AUTHORITY if keeps_nothing => Subject::OwnKubeconfig,
+        "kubernetesVersion" if [old, new].iter().all(|bundle| brings_kubelet(bundle)) => Subject::TreeOfKubelet,
         path if path.starts_with("podNetwork.") => Subject::PodNetwork,
         _ => Subject::Bundle,
     };
@@ -73,6 +75,10 @@ fn fields(bundle: &Bundle) -> Values {
         values.insert(AUTHORITY.to_owned(), Leaf::text(Digest::of(&authority).as_str()));
     }
     values
+}
+
+fn brings_kubelet(bundle: &Bundle) -> bool {
+    bundle.trees.iter().any(|tree| tree.component == Component::Kubelet)
 }
 
 fn credentials_are_spent(bundle: &Bundle) -> bool {

@@ -12,6 +12,7 @@ pub mod gate;
 pub mod hook;
 mod reason;
 pub mod snap;
+pub mod tree;
 pub mod unit;
 
 use std::collections::BTreeSet;
@@ -33,15 +34,15 @@ pub trait Family: Sync {
 }
 
 /// In the order in which people read of them. Folders follow from files, so nothing of theirs changes by itself.
-pub const FAMILIES: [&dyn Family; 6] =
-    [&field::Fields, &file::Files, &gate::Gates, &unit::Units, &snap::Snaps, &hook::Hooks];
+pub const FAMILIES: [&dyn Family; 7] =
+    [&field::Fields, &tree::Trees, &file::Files, &gate::Gates, &unit::Units, &snap::Snaps, &hook::Hooks];
 
 /// A change of one resource, and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     pub family: &'static str,
-    /// A path, a unit, a snap, a hook or a field.
+    /// A path, a component, a unit, a snap, a hook or a field.
     pub subject: String,
     pub change: ChangeKind,
     /// Empty for a secret, and where only the spelling changed.

@@ -111,7 +111,9 @@ impl Activity {
 pub fn started_with(bundle: &Bundle, gate: &BTreeMap<String, String>, unit: &UnitName) -> Digest {
     let files = bundle.all_files();
     let read = files.iter().filter(|file| file.read_by.units.contains(unit));
-    let files: Vec<_> = read.map(|file| (&file.path, file.mode, file.sha256().to_owned())).collect();
+    let mut files: Vec<_> = read.map(|file| (file.path.to_string(), file.mode, file.sha256().to_owned())).collect();
+    let trees = bundle.trees.iter().filter(|tree| tree.read_by.units.contains(unit));
+    files.extend(trees.map(|tree| (tree.folder(), 0, tree.artefact.digest.to_string())));
     let gate = (*unit == bundle.join.kubelet_unit).then_some((&bundle.gate.path, gate));
     let snap = bundle.snap.as_ref().filter(|snap| snap.owns(unit));
     Digest::of(canonical(&(files, gate, snap)).as_bytes())
