@@ -19,19 +19,23 @@
 
 mod connect;
 mod dialogue;
+mod digest;
 mod error;
 mod exchange;
 mod location;
 mod mirrors;
 mod post;
+mod sink;
 
 use std::time::Duration;
 
 pub use dialogue::{Answer, Dialogue, Ending, NoAnswer, Question, Verb, Verdict};
+pub use digest::{Digest, DigestError};
 pub use error::{FetchError, MirrorFailure, Reason};
 pub use location::redacted;
 pub use mirrors::Notice;
 pub use post::{Post, PostError, post};
+pub use sink::{Sink, SinkError};
 
 /// One object that several mirrors may have.
 pub struct Request<'a> {

@@ -7,13 +7,18 @@
 //! verb and the path; its source is the kernel's own word (`ENOSPC`, `EROFS`, …), reachable by `raw_os_error`.
 //! [`RootedDisk`] is the Linux one; [`crate::fake::FakeDisk`] is the one that loses power.
 
+mod below;
+pub(crate) mod folder;
 mod held;
+mod lock;
 mod path;
 mod rooted;
 mod trusted;
 
+use std::io::{Read, Seek};
 use std::path::Path;
 
+pub use folder::Folder;
 pub use rooted::RootedDisk;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +52,11 @@ pub enum Kind {
     Link { target: String },
     Other,
 }
+
+/// An open file: it stays the same one, wherever its name leads by now.
+pub trait FileReader: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> FileReader for T {}
 
 /// The operation that failed, on what, and why.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +98,12 @@ pub trait Disk: Send + Sync {
         let content = if stat.kind == Kind::File && stat.size <= limit { self.read(path, limit)? } else { None };
         Ok(Some(Look { stat, content }))
     }
+    /// A file to be read piece by piece, or `None` if nothing is there. A link at the path is not followed.
+    fn open(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError>;
+    /// The same, of what the disk itself holds: [`Disk::read_medium`] for files that do not fit into memory.
+    fn open_medium(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError>;
+    /// A folder to be filled without ever leaving it. A link at the path is not followed.
+    fn enter(&self, folder: &Path) -> Result<Box<dyn Folder>, DiskError>;
     /// Sorted names in a folder; empty if there is no such folder.
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError>;
     /// Creates a new file with its final mode from the first instant (never wider, whatever the umask); fails if
@@ -106,6 +122,11 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
     /// `false` if nothing was there. Folders only when empty.
     fn remove(&self, path: &Path) -> Result<bool, DiskError>;
+    /// What is at the path and all that lies below, names first that lie deepest; `false` if nothing was there. Links are
+    /// removed, not followed, and what is mounted there is an error. Whoever is killed meanwhile calls it again.
+    fn remove_tree(&self, path: &Path) -> Result<bool, DiskError> {
+        below::remove_tree(self, path)
+    }
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError>;
     /// What the disk itself holds of a file, and not what the kernel remembers of it: for files that were synced. As
     /// [`Disk::read`], but a link at the path is not followed.

@@ -19,6 +19,8 @@ mod clock;
 mod crash;
 mod disk;
 mod machine;
+mod names;
+mod open;
 mod promise;
 mod snaps;
 mod tree;

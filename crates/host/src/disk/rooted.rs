@@ -11,20 +11,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Uid,
-};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
+use super::below::{self, Way};
+use super::folder::{self, Folder, RootedFolder};
 use super::held::HeldFileSystems;
+use super::lock;
 use super::path::{relative, split};
-use super::{Disk, DiskError, Extent, Kind, LockGuard, Look, Stat};
+use super::{Disk, DiskError, Extent, FileReader, Kind, LockGuard, Look, Stat};
 use crate::mounts::{self, MOUNTS, MOUNTS_LIMIT};
 
 /// Opened folders and files never leak into a child process.
-const BASE: OFlags = OFlags::CLOEXEC;
+pub(super) const BASE: OFlags = OFlags::CLOEXEC;
 /// The kernel answers `EAGAIN` when a rename elsewhere raced with `..`; it asks to try again.
-const RESOLVE_ATTEMPTS: u32 = 64;
+pub(super) const RESOLVE_ATTEMPTS: u32 = 64;
 /// For whoever must not wait for the other end of a named pipe, nor make a terminal theirs.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
@@ -174,6 +175,13 @@ impl RootedDisk {
         Ok(retry(|| rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW | BASE, Mode::empty()))?)
     }
 
+    fn way_below(&self) -> Way {
+        match self.resolver {
+            Resolver::InRoot => Way::AtOnce,
+            Resolver::PlainPaths => Way::StepByStep,
+        }
+    }
+
     fn make_one_folder(&self, path: &Path, mode: u32) -> Result<(), DiskError> {
         self.change_at("make folder", path, |folder, name| {
             match rustix::fs::mkdirat(folder, name, bits(mode)) {
@@ -202,18 +210,18 @@ fn decide_resolver(probe: Option<Errno>, root: &Path) -> io::Result<Resolver> {
     }
 }
 
-fn bits(mode: u32) -> Mode {
+pub(super) fn bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777)
 }
 
-fn set_exact_mode(fd: &OwnedFd, mode: u32) -> io::Result<()> {
+pub(super) fn set_exact_mode(fd: &OwnedFd, mode: u32) -> io::Result<()> {
     if rustix::fs::fstat(fd)?.st_mode & 0o7777 != mode & 0o7777 {
         rustix::fs::fchmod(fd, bits(mode))?;
     }
     Ok(())
 }
 
-fn retry<T>(call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+pub(super) fn retry<T>(call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     rustix::io::retry_on_intr(call)
 }
 
@@ -245,6 +253,11 @@ fn file_size(fd: &OwnedFd) -> io::Result<u64> {
         FileType::RegularFile => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
     }
+}
+
+/// Only what was written back goes from the cache. Where there is none (tmpfs), nothing goes.
+fn forget_cached(fd: &OwnedFd) -> io::Result<()> {
+    Ok(retry(|| rustix::fs::fadvise(fd, 0, None, Advice::DontNeed))?)
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -345,6 +358,33 @@ impl Disk for RootedDisk {
         Ok(Some(Look { stat, content: Some(content) }))
     }
 
+    fn open(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError> {
+        let opened = self.at("open", path, |folder, name| {
+            let fd = self.open_at(folder, name, READ)?;
+            file_size(&fd).map(|_| Box::new(std::fs::File::from(fd)) as Box<dyn FileReader>)
+        });
+        absent_as_none(opened)
+    }
+
+    fn open_medium(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError> {
+        let opened = self.at("open on the disk", path, |folder, name| {
+            let fd = self.open_at(folder, name, READ)?;
+            file_size(&fd)?;
+            forget_cached(&fd)?;
+            Ok(Box::new(std::fs::File::from(fd)) as Box<dyn FileReader>)
+        });
+        absent_as_none(opened)
+    }
+
+    fn enter(&self, path: &Path) -> Result<Box<dyn Folder>, DiskError> {
+        self.at("enter", path, |parent, name| {
+            let folder = folder::enter(parent, name)?;
+            // Nothing below is on another file system.
+            self.held.hold(&folder)?;
+            Ok(Box::new(RootedFolder { folder, way: self.way_below(), path: path.to_owned() }) as Box<dyn Folder>)
+        })
+    }
+
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
         let list = || names_in(&self.resolve(folder, OFlags::RDONLY | OFlags::DIRECTORY)?);
         match list() {
@@ -434,6 +474,12 @@ impl Disk for RootedDisk {
         Ok(absent_as_none(removed)?.is_some())
     }
 
+    fn remove_tree(&self, path: &Path) -> Result<bool, DiskError> {
+        let way = self.way_below();
+        let removed = self.change_at("remove", path, |folder, name| below::remove(folder, name, way));
+        Ok(absent_as_none(removed)?.is_some())
+    }
+
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError> {
         let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         self.change_at("set owner of", path, |folder, name| {
@@ -454,8 +500,7 @@ impl Disk for RootedDisk {
         let read = self.at("read from the disk", path, |folder, name| {
             let fd = self.open_at(folder, name, READ)?;
             let size = file_size(&fd)?;
-            // Only what was written back goes from the cache. Where there is none (tmpfs), nothing goes.
-            retry(|| rustix::fs::fadvise(&fd, 0, None, Advice::DontNeed))?;
+            forget_cached(&fd)?;
             read_limited(fd, size, limit)
         });
         absent_as_none(read)
@@ -480,60 +525,21 @@ impl Disk for RootedDisk {
         if let Some(parent) = path.parent() {
             self.make_folder(parent, 0o755)?;
         }
-        self.at("lock", path, |folder, name| {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | BASE;
-            let fd = retry(|| rustix::fs::openat(folder, name, flags, bits(0o600)))?;
-            match retry(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
-                Ok(()) => Ok(Some(LockGuard::new(fd))),
-                Err(Errno::WOULDBLOCK) => Ok(None),
-                Err(other) => Err(other.into()),
-            }
-        })
+        self.at("lock", path, lock::take)
     }
 
     fn is_locked(&self, path: &Path) -> Result<Option<bool>, DiskError> {
-        let looked = || -> io::Result<Option<bool>> {
-            let inode = match self.resolve(path, OFlags::PATH) {
-                Ok(file) => rustix::fs::fstat(&file)?.st_ino,
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                    return Ok(Some(false));
-                }
-                Err(error) => return Err(error),
-            };
-            // Trying to take it could make somebody else believe that the node is busy.
-            Ok(std::fs::read_to_string("/proc/locks").ok().map(|locks| has_lock(&locks, inode)))
+        let looked = match self.resolve(path, OFlags::PATH) {
+            Err(error) if is_absent(&error) => Ok(Some(false)),
+            file => file.and_then(|file| lock::is_taken(&file)),
         };
-        looked().map_err(|source| DiskError::new("look at the lock", path, source))
+        looked.map_err(|source| DiskError::new("look at the lock", path, source))
     }
-}
-
-/// A line is `1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF`; some file systems show another device number than `stat`
-/// does, so the inode alone counts. Those who wait for a lock stand behind an arrow.
-fn has_lock(locks: &str, inode: u64) -> bool {
-    locks.lines().any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next() == Some("FLOCK")
-            && words.nth(3).and_then(|place| place.rsplit(':').next()) == Some(inode.to_string().as_str())
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lock_is_seen_without_being_touched() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = RootedDisk::open(folder.path()).unwrap();
-        let path = Path::new("/run/lock");
-        assert_eq!(disk.is_locked(path).unwrap(), Some(false), "there is no such file");
-        let guard = disk.try_lock(path).unwrap().unwrap();
-        assert_eq!(disk.is_locked(path).unwrap(), Some(true));
-        drop(guard);
-        assert_eq!(disk.is_locked(path).unwrap(), Some(false));
-        let waiting = "7: FLOCK  ADVISORY  WRITE 9 08:01:42 0 EOF\n7: -> FLOCK  ADVISORY  WRITE 9 08:01:43 0 EOF\n";
-        assert!(has_lock(waiting, 42) && !has_lock(waiting, 43) && !has_lock(waiting, 4));
-    }
 
     #[test]
     fn an_old_kernel_is_served_at_the_real_root_only() {

@@ -10,8 +10,9 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::crash::{Crash, CrashPoint, Moment, Verdict, crashed};
+use super::open::{FakeFolder, FakeReader};
 use super::tree::{Ino, Lasting, Node, Tree};
-use crate::disk::{Disk, DiskError, Extent, Kind, LockGuard, Stat};
+use crate::disk::{Disk, DiskError, Extent, FileReader, Folder, Kind, LockGuard, Stat};
 
 const EIO: i32 = 5;
 
@@ -170,7 +171,20 @@ impl FakeDisk {
         result.map_err(|source| DiskError::new(operation, path, source))
     }
 
-    fn change<T>(
+    fn forget_cached(&self, path: &Path) -> Result<(), DiskError> {
+        let dropped = self.crash.read().and_then(|()| match self.tree().drop_cache(path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+            dropped => dropped,
+        });
+        dropped.map_err(|source| DiskError::new("read from the disk", path, source))
+    }
+
+    /// Of a file that is open already.
+    pub(super) fn read_open<T>(&self, look: impl FnOnce(&Tree) -> io::Result<T>) -> io::Result<T> {
+        self.crash.read().and_then(|()| look(&self.tree()))
+    }
+
+    pub(super) fn change<T>(
         &self,
         operation: &'static str,
         path: &Path,
@@ -246,6 +260,27 @@ impl Disk for FakeDisk {
         })
     }
 
+    fn open(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError> {
+        self.look("open", path, |tree| {
+            let Some(ino) = or_none(tree.find(path, false))? else { return Ok(None) };
+            tree.file(ino)?;
+            Ok(Some(Box::new(FakeReader::new(self, ino)) as Box<dyn FileReader>))
+        })
+    }
+
+    fn open_medium(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError> {
+        self.forget_cached(path)?;
+        self.open(path)
+    }
+
+    fn enter(&self, folder: &Path) -> Result<Box<dyn Folder>, DiskError> {
+        self.look("enter", folder, |tree| {
+            let ino = tree.find(folder, false)?.ok_or(io::ErrorKind::NotFound)?;
+            tree.folder(ino)?;
+            Ok(Box::new(FakeFolder::new(self, folder)) as Box<dyn Folder>)
+        })
+    }
+
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
         self.look("list", folder, |tree| match tree.existing(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -299,11 +334,7 @@ impl Disk for FakeDisk {
     }
 
     fn read_medium(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
-        let dropped = self.crash.read().and_then(|()| match self.tree().drop_cache(path) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
-            dropped => dropped,
-        });
-        dropped.map_err(|source| DiskError::new("read from the disk", path, source))?;
+        self.forget_cached(path)?;
         self.read(path, limit)
     }
 
@@ -334,7 +365,7 @@ impl Disk for FakeDisk {
 }
 
 /// Cheaper than `display`, and every operation is logged.
-fn text(path: &Path) -> Cow<'_, str> {
+pub(super) fn text(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
 }
 

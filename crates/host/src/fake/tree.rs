@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::crash::Moment;
+use super::names::Names;
 use crate::disk::Extent;
 
 pub(super) type Ino = usize;
@@ -260,6 +261,48 @@ impl Tree {
         self.change_file(ino, |file| file.append(written(bytes, moment)))
     }
 
+    /// Empty; what is written to it later finds it by its number.
+    pub(super) fn create_open(&mut self, path: &Path, mode: u32) -> io::Result<Ino> {
+        self.add(path, Node::File(FileState::default()), mode)
+    }
+
+    pub(super) fn write(&mut self, ino: Ino, bytes: &[u8], moment: Moment) -> io::Result<()> {
+        self.change_file(ino, |file| file.append(written(bytes, moment)))
+    }
+
+    pub(super) fn file(&self, ino: Ino) -> io::Result<&FileState> {
+        match &self.inodes[ino].node {
+            Node::File(file) => Ok(file),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        }
+    }
+
+    pub(super) fn hard_link(&mut self, existing: &Path, path: &Path) -> io::Result<()> {
+        let ino = self.find(existing, false)?.ok_or(io::ErrorKind::NotFound)?;
+        self.file(ino)?;
+        let place = self.place(path, false)?;
+        match place.found {
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            None => self.set_name(place.folder, &place.name, Some(ino)),
+        }
+    }
+
+    /// On the way below a folder; what is missing is none.
+    pub(super) fn refuse_links(&self, folder: &Path, below: &Path) -> io::Result<()> {
+        let mut way = folder.to_owned();
+        for name in below.parent().into_iter().flatten() {
+            way.push(name);
+            match self.find(&way, false)? {
+                Some(ino) if matches!(self.inodes[ino].node, Node::Link(_)) => {
+                    return Err(io::Error::from_raw_os_error(ELOOP));
+                }
+                Some(_) => {}
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn truncate(&mut self, path: &Path, length: u64) -> io::Result<()> {
         let ino = self.find(path, false)?.ok_or(io::ErrorKind::NotFound)?;
         let length = usize::try_from(length).map_err(io::Error::other)?;
@@ -493,48 +536,6 @@ fn written(bytes: &[u8], moment: Moment) -> &[u8] {
     match moment {
         Moment::Midway => &bytes[..bytes.len() / 2],
         _ => bytes,
-    }
-}
-
-/// The names of a path that are still to be gone through, and those of what lay behind the links on the way.
-struct Names<'a> {
-    rest: &'a str,
-    behind: Vec<&'a str>,
-}
-
-impl<'a> Names<'a> {
-    fn of(path: &'a Path) -> io::Result<Self> {
-        match path.to_str() {
-            Some(rest) if path.is_absolute() => Ok(Self { rest: trim(rest), behind: Vec::new() }),
-            Some(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute")),
-            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not text")),
-        }
-    }
-
-    fn next(&mut self) -> Option<&'a str> {
-        while self.rest.is_empty() {
-            self.rest = self.behind.pop()?;
-        }
-        let (name, rest) = self.rest.split_once('/').unwrap_or((self.rest, ""));
-        self.rest = trim(rest);
-        Some(name)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rest.is_empty() && self.behind.iter().all(|rest| rest.is_empty())
-    }
-
-    fn go_through(&mut self, target: &'a str) {
-        self.behind.push(std::mem::replace(&mut self.rest, trim(target)));
-    }
-}
-
-/// Without what says nothing at its start: "/" and "./".
-fn trim(path: &str) -> &str {
-    let rest = path.trim_start_matches('/');
-    match rest.strip_prefix('.') {
-        Some(more) if more.is_empty() || more.starts_with('/') => trim(more),
-        _ => rest,
     }
 }
 

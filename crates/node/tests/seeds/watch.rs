@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use host::disk::{Disk, DiskError, Extent, LockGuard, Stat};
+use host::disk::{Disk, DiskError, Extent, FileReader, Folder, LockGuard, Stat};
 use host::fake::{FakeDisk, Promise};
 
 use crate::support::GATE;
@@ -121,6 +121,18 @@ impl Disk for Watched {
     }
     fn stat(&self, path: &Path) -> Result<Option<Stat>, DiskError> {
         self.disk.stat(path)
+    }
+    fn open(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError> {
+        self.disk.open(path)
+    }
+    fn open_medium(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError> {
+        match self.defect {
+            Defect::MediumNotRead => self.disk.open(path),
+            _ => self.disk.open_medium(path),
+        }
+    }
+    fn enter(&self, folder: &Path) -> Result<Box<dyn Folder>, DiskError> {
+        self.disk.enter(folder)
     }
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
         self.disk.list(folder)
