@@ -26,6 +26,8 @@ mod location;
 mod mirrors;
 mod post;
 mod sink;
+pub mod store;
+pub mod unpack;
 
 use std::time::Duration;
 
