@@ -50,7 +50,7 @@ fn from_firmware(identified: &Identified, firmware: &Dmi) -> Option<Answered> {
 }
 
 fn ask_service(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) -> Result<Answered, CloudError> {
-    let mut session = Session { service: Service::new(identified, &[LINK_LOCAL, OVER_IPV6], asking)?, token: None };
+    let mut session = Session::new(identified, asking)?;
     // First what every instance has: once it is there, the service knows this machine.
     let instance_id = session.value("instance-id", Presence::Always, words::is_aws_instance_id)?;
     let instance_type = session.value("instance-type", Presence::Always, words::is_aws_instance_type)?;
@@ -67,12 +67,16 @@ fn ask_service(identified: &Identified, wanted: Wanted, asking: &Asking<'_>) -> 
     Ok(Answered { metadata, user_data, extent: Extent::Whole })
 }
 
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     service: Service<'a>,
     token: Option<String>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    pub(crate) fn new(identified: &Identified, asking: &Asking<'a>) -> Result<Self, CloudError> {
+        Ok(Self { service: Service::new(identified, &[LINK_LOCAL, OVER_IPV6], asking)?, token: None })
+    }
+
     fn value(&mut self, name: &'static str, presence: Presence, form: Form) -> Result<Said, CloudError> {
         let path = format!("/latest/meta-data/{name}");
         let value = self.get(name, &path, DOCUMENT_LIMIT, presence, |body| word(body, form))?;
@@ -88,7 +92,7 @@ impl Session<'_> {
     }
 
     /// A token that the service knows no more is replaced once; whoever refuses a fresh one is not that service.
-    fn get<T>(
+    pub(crate) fn get<T>(
         &mut self,
         what: &'static str,
         path: &str,

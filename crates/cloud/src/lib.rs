@@ -17,6 +17,7 @@ mod identify;
 mod identity;
 mod nocloud;
 mod openstack;
+mod role;
 mod service;
 mod words;
 
@@ -29,6 +30,7 @@ pub use error::CloudError;
 pub use identify::{Identified, PLATFORM_SETTING, identify};
 pub use identity::{has_ipv4, machine_key};
 pub use nocloud::{MetaData, MetaDataError, parse_meta_data};
+pub use role::{RoleCredentials, role_credentials};
 
 /// Largest user data of any platform (GCE's 256 KiB) in base64, with room for what surrounds it.
 pub(crate) const USER_DATA_LIMIT: usize = 512 * 1024;

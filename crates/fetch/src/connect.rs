@@ -1,20 +1,25 @@
-//! From a location to a connection that can be asked: name, TCP, TLS.
+//! From a location to a stream: name, TCP, TLS, and what a proxy needs. The one place where connections are made.
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::error::{FetchError, Reason};
 use crate::location::Location;
+use crate::proxy::Proxy;
+
+/// A proxy says in a few lines whether it opened a tunnel.
+const TUNNEL_ANSWER_LIMIT: usize = 16 * 1024;
 
 /// How we came to a location decides where it may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +34,9 @@ pub(crate) enum Arrival {
 
 impl Arrival {
     /// How we come to where the answer of `peer` sends us.
-    pub(crate) fn redirected_by(self, peer: IpAddr) -> Self {
+    pub(crate) fn redirected_by(self, peer: Option<IpAddr>) -> Self {
         match self {
-            Self::Named if is_this_machine(peer.to_canonical()) => Self::RedirectedHere,
+            Self::Named if peer.is_some_and(|peer| is_this_machine(peer.to_canonical())) => Self::RedirectedHere,
             Self::Named => Self::Redirected,
             later => later,
         }
@@ -55,14 +60,14 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Whose certificates count.
-pub(crate) struct Trust {
+struct Trust {
     given: Vec<CertificateDer<'static>>,
     /// The system's authorities are read and parsed only if somebody asks for https.
     connector: OnceCell<TlsConnector>,
 }
 
 impl Trust {
-    pub(crate) fn new(authorities: Option<&str>) -> Result<Self, FetchError> {
+    fn new(authorities: Option<&str>) -> Result<Self, FetchError> {
         let unusable = |problem: String| FetchError::Authorities { problem };
         let given = CertificateDer::pem_slice_iter(authorities.unwrap_or_default().as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -94,55 +99,151 @@ impl Trust {
     }
 }
 
-/// The stream, and who is at its other end.
-pub(crate) async fn connect(
+/// Whom to trust, and what is between this machine and the rest of the world.
+pub(crate) struct Outbound<'a> {
+    trust: Trust,
+    proxy: Option<&'a Proxy>,
+}
+
+impl<'a> Outbound<'a> {
+    pub(crate) fn new(authorities: Option<&str>, proxy: Option<&'a Proxy>) -> Result<Self, FetchError> {
+        Ok(Self { trust: Trust::new(authorities)?, proxy })
+    }
+}
+
+/// A stream, and who is at its other end.
+pub(crate) struct Connected<'a> {
+    pub(crate) stream: Box<dyn Stream>,
+    /// `None`: a proxy knows.
+    pub(crate) peer: Option<IpAddr>,
+    /// A proxy that reads the questions itself, and must be told whom they are for.
+    pub(crate) told: Option<&'a Proxy>,
+}
+
+/// What is left of the time for one connection.
+struct Remaining {
+    started: Instant,
+    patience: Duration,
+}
+
+impl Remaining {
+    fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.started.elapsed())
+    }
+
+    async fn wait<T>(&self, waiting_for: &'static str, what: impl Future<Output = T>) -> Result<T, Reason> {
+        timeout(self.left(), what).await.map_err(|_| self.late(waiting_for))
+    }
+
+    fn late(&self, waiting_for: &'static str) -> Reason {
+        Reason::TimedOut { waiting_for, after: self.patience }
+    }
+}
+
+pub(crate) async fn connect<'a>(
+    location: &Location,
+    arrival: Arrival,
+    outbound: &Outbound<'a>,
+    patience: Duration,
+) -> Result<Connected<'a>, Reason> {
+    let remaining = Remaining { started: Instant::now(), patience };
+    let Some(proxy) = outbound.proxy.filter(|proxy| proxy.is_for(location)) else {
+        let (stream, peer) = reach(location, arrival, &outbound.trust, &remaining).await?;
+        return Ok(Connected { stream, peer: Some(peer), told: None });
+    };
+    // A name is the proxy's to look up; an address can be judged here.
+    if let Some(kind) = location.host().parse().ok().and_then(|address| arrival.refused(address)) {
+        return Err(Reason::Redirect(format!("{location} is {kind}")));
+    }
+    let by_proxy = |reason| Reason::Proxy { proxy: proxy.location().to_string(), reason: Box::new(reason) };
+    let (stream, _) = reach(proxy.location(), Arrival::Named, &outbound.trust, &remaining).await.map_err(by_proxy)?;
+    if !location.is_https() {
+        return Ok(Connected { stream, peer: None, told: Some(proxy) });
+    }
+    let tunnel = remaining.wait("a tunnel", tunnel(stream, location, proxy)).await;
+    let tunnel = tunnel.and_then(|opened| opened).map_err(by_proxy)?;
+    let stream = encrypt(tunnel, location, &outbound.trust, &remaining).await?;
+    Ok(Connected { stream, peer: None, told: None })
+}
+
+/// Straight to a location.
+async fn reach(
     location: &Location,
     arrival: Arrival,
     trust: &Trust,
-    patience: Duration,
+    remaining: &Remaining,
 ) -> Result<(Box<dyn Stream>, IpAddr), Reason> {
-    let started = Instant::now();
-    let left = || patience.saturating_sub(started.elapsed());
-    let late = |waiting_for| Reason::TimedOut { waiting_for, after: patience };
     let looked_up = tokio::net::lookup_host((location.host(), location.port()));
-    let addresses: Vec<SocketAddr> = timeout(left(), looked_up)
-        .await
-        .map_err(|_| late("the address of its name"))?
+    let addresses: Vec<SocketAddr> = remaining
+        .wait("the address of its name", looked_up)
+        .await?
         .map_err(|error| Reason::Lookup(error.to_string()))?
         .collect();
     // What the name was resolved to is what is connected to: it is not looked up again.
     if let Some(kind) = addresses.iter().find_map(|address| arrival.refused(address.ip())) {
         return Err(Reason::Redirect(format!("{location} is {kind}")));
     }
-    let (plain, peer) = reach(&addresses, left, late("a connection")).await?;
+    let (plain, peer) = dial(&addresses, remaining).await?;
     if !location.is_https() {
         return Ok((Box::new(plain), peer));
     }
+    Ok((encrypt(Box::new(plain), location, trust, remaining).await?, peer))
+}
+
+async fn encrypt(
+    plain: Box<dyn Stream>,
+    location: &Location,
+    trust: &Trust,
+    remaining: &Remaining,
+) -> Result<Box<dyn Stream>, Reason> {
     let name = ServerName::try_from(location.host().to_owned())
         .map_err(|_| Reason::Url("no certificate can be for this host"))?;
     let handshake = trust.connector()?.connect(name, plain);
-    match timeout(left(), handshake).await {
-        Err(_) => Err(late("the TLS handshake")),
-        Ok(Err(error)) => Err(handshake_failure(&error)),
-        Ok(Ok(encrypted)) => Ok((Box::new(encrypted), peer)),
+    match remaining.wait("the TLS handshake", handshake).await? {
+        Err(error) => Err(handshake_failure(&error)),
+        Ok(encrypted) => Ok(Box::new(encrypted)),
+    }
+}
+
+/// Asks a proxy for a way through, after which it reads nothing more of what is said.
+async fn tunnel(mut stream: Box<dyn Stream>, to: &Location, proxy: &Proxy) -> Result<Box<dyn Stream>, Reason> {
+    let broken = |error: std::io::Error| Reason::Exchange(error.to_string());
+    let host = if to.host().contains(':') { format!("[{}]", to.host()) } else { to.host().to_owned() };
+    let target = format!("{host}:{}", to.port());
+    let mut question = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
+    if let Some(authorization) = proxy.authorization() {
+        question.extend([b"Proxy-Authorization: ", authorization.as_bytes(), b"\r\n"].concat());
+    }
+    question.extend(b"\r\n");
+    stream.write_all(&question).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    // One byte at a time: what comes after the empty line is for somebody else.
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() > TUNNEL_ANSWER_LIMIT {
+            return Err(Reason::Exchange("its answer has no end".to_owned()));
+        }
+        answer.push(stream.read_u8().await.map_err(broken)?);
+    }
+    let status = answer.split(|byte| *byte == b' ').nth(1).and_then(|code| StatusCode::from_bytes(code).ok());
+    match status {
+        Some(status) if status.is_success() => Ok(stream),
+        Some(status) => Err(Reason::status(status)),
+        None => Err(Reason::Exchange("its answer is not HTTP".to_owned())),
     }
 }
 
 /// The first address that answers; one that swallows packets leaves the others their share of the time.
-async fn reach(
-    addresses: &[SocketAddr],
-    left: impl Fn() -> Duration,
-    late: Reason,
-) -> Result<(TcpStream, IpAddr), Reason> {
+async fn dial(addresses: &[SocketAddr], remaining: &Remaining) -> Result<(TcpStream, IpAddr), Reason> {
     let mut trouble = Reason::Lookup("the name has no address".to_owned());
     let mut still = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     for address in addresses {
-        let share = left() / still;
+        let share = remaining.left() / still;
         still -= 1;
         trouble = match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok((stream, address.ip())),
             Ok(Err(error)) => Reason::Connect(error.to_string()),
-            Err(_) => late.clone(),
+            Err(_) => remaining.late("a connection"),
         };
     }
     Err(trouble)
@@ -170,7 +271,7 @@ fn handshake_failure(error: &std::io::Error) -> Reason {
     Reason::Certificate { problem, by_clock }
 }
 
-fn is_link_local(address: IpAddr) -> bool {
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
@@ -178,12 +279,12 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// To connect to the unspecified address is to connect to oneself.
-fn is_this_machine(address: IpAddr) -> bool {
+pub(crate) fn is_this_machine(address: IpAddr) -> bool {
     address.is_loopback() || address.is_unspecified()
 }
 
 /// Those that are not link-local: AWS reserves `fd00:ec2::/32`, GCE `fd20:ce::/32`; the last one is Azure's.
-fn is_metadata_service(address: IpAddr) -> bool {
+pub(crate) fn is_metadata_service(address: IpAddr) -> bool {
     const RESERVED: [[u16; 2]; 2] = [[0xfd00, 0x0ec2], [0xfd20, 0x00ce]];
     match address {
         IpAddr::V4(four) => four == Ipv4Addr::new(168, 63, 129, 16),
@@ -226,13 +327,15 @@ mod tests {
 
     #[test]
     fn only_a_way_that_began_at_this_machine_may_lead_back_to_it() {
-        let first = |peer: &str| Arrival::Named.redirected_by(peer.parse().unwrap());
+        let first = |peer: &str| Arrival::Named.redirected_by(peer.parse().ok());
         for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0"] {
             assert_eq!(first(here), Arrival::RedirectedHere, "{here}");
         }
         assert_eq!(first("10.0.0.1"), Arrival::Redirected);
         // Not by a detour either: what counts is where the way began.
-        assert_eq!(first("10.0.0.1").redirected_by("127.0.0.1".parse().unwrap()), Arrival::Redirected);
+        assert_eq!(first("10.0.0.1").redirected_by("127.0.0.1".parse().ok()), Arrival::Redirected);
+        // Nor by a proxy that happens to run here.
+        assert_eq!(Arrival::Named.redirected_by(None), Arrival::Redirected);
     }
 
     #[test]
@@ -240,17 +343,17 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let trust = Trust::new(None).unwrap();
+        let outbound = Outbound::new(None, None).unwrap();
         for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
             let location = Location::parse(&format!("http://{host}:{port}/x")).unwrap();
             let arrive = |arrival| {
-                let connected = connect(&location, arrival, &trust, Duration::from_secs(20));
-                runtime.block_on(connected).map(|(_, peer)| peer)
+                let connected = connect(&location, arrival, &outbound, Duration::from_secs(20));
+                runtime.block_on(connected).map(|connected| connected.peer)
             };
             let refused = arrive(Arrival::Redirected).unwrap_err();
             assert!(matches!(&refused, Reason::Redirect(why) if why.contains("this machine")), "{host}: {refused:?}");
             let peer = arrive(Arrival::Named).unwrap_or_else(|reason| panic!("{host}: {reason:?}"));
-            assert!(Arrival::Named.redirected_by(peer) == Arrival::RedirectedHere, "{host}: {peer}");
+            assert!(Arrival::Named.redirected_by(peer) == Arrival::RedirectedHere, "{host}: {peer:?}");
             assert!(arrive(Arrival::RedirectedHere).is_ok(), "{host}");
         }
     }

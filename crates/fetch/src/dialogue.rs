@@ -8,12 +8,12 @@ use std::fmt;
 use std::time::Duration;
 
 use hyper::Method;
-use hyper::body::Bytes;
 use hyper::header::CONTENT_LENGTH;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::connect::{Arrival, Trust};
+use crate::connect::{Arrival, Outbound};
+use crate::content::Content;
 use crate::error::{FetchError, Reason};
 use crate::exchange::{Connection, body, question};
 use crate::location::Location;
@@ -23,11 +23,12 @@ use crate::{Patience, redacted};
 /// One service, by all the addresses that it has.
 pub struct Dialogue<'a> {
     runtime: Runtime,
-    trust: Trust,
+    /// Link-local addresses are never reached through a proxy.
+    outbound: Outbound<'static>,
     addresses: Vec<Location>,
     /// Which of the addresses is asked now.
     turn: usize,
-    connection: Option<Connection>,
+    connection: Option<Connection<'static>>,
     patience: Patience,
     started: Instant,
     random: &'a dyn Fn() -> u64,
@@ -118,10 +119,10 @@ impl<'a> Dialogue<'a> {
         }
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(FetchError::Runtime)?;
-        let trust = Trust::new(None)?;
+        let outbound = Outbound::new(None, None)?;
         Ok(Self {
             runtime,
-            trust,
+            outbound,
             addresses,
             turn: 0,
             connection: None,
@@ -193,13 +194,13 @@ impl<'a> Dialogue<'a> {
     }
 
     fn attempt(&mut self, asked: &Question<'_>, allowed: Duration) -> Result<Answer, Reason> {
-        let Self { runtime, trust, addresses, turn, connection, patience, .. } = self;
+        let Self { runtime, outbound, addresses, turn, connection, patience, .. } = self;
         let Some(location) = addresses.get(*turn) else { return Err(Reason::NotAsked) };
         let mut open = connection.take();
         let outcome = runtime.block_on(async {
             let exchange = async {
                 if open.is_none() {
-                    open = Some(Connection::open(location, Arrival::Named, trust, patience).await?);
+                    open = Some(Connection::open(location, Arrival::Named, outbound, patience).await?);
                 }
                 let Some(connection) = open.as_mut() else { return Err(Reason::NotAsked) };
                 exchange(connection, location, asked, patience.stall).await
@@ -221,7 +222,7 @@ impl<'a> Dialogue<'a> {
 }
 
 async fn exchange(
-    connection: &mut Connection,
+    connection: &mut Connection<'_>,
     location: &Location,
     asked: &Question<'_>,
     stall: Duration,
@@ -233,7 +234,7 @@ async fn exchange(
     for (name, value) in asked.headers {
         builder = builder.header(*name, *value);
     }
-    let answer = connection.ask(builder, Bytes::new(), stall).await?;
+    let answer = connection.ask(builder, Content::empty(), stall).await?;
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     // The page that comes with a refusal is of no use, and may have no end.
     let body = if status == 200 { body(answer, stall, asked.limit).await? } else { Vec::new() };

@@ -1,21 +1,28 @@
-//! One attempt at one mirror: ask, follow a few redirects, read the whole body.
+//! One question over one connection, and its answer.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
+use hyper::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, LOCATION, PROXY_AUTHORIZATION,
+    USER_AGENT,
+};
 use hyper::http::request::Builder;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use crate::Patience;
-use crate::connect::{Arrival, Trust, connect};
+use crate::connect::{Arrival, Outbound, connect};
+use crate::content::Content;
 use crate::error::{Reason, chain};
 use crate::location::Location;
+use crate::place::Target;
+use crate::proxy::Proxy;
+use crate::s3;
 
 /// Stores send one redirect (to a region or a presigned address); more look like a loop.
 const MOST_REDIRECTS: usize = 3;
@@ -24,20 +31,60 @@ const HEADER_LIMIT: usize = 32 * 1024;
 /// How much of a body may wait to be taken.
 const BUFFER_LIMIT: usize = 64 * 1024;
 
-pub(crate) async fn get(start: &Location, trust: &Trust, patience: &Patience, limit: usize) -> Result<Vec<u8>, Reason> {
-    let mut location = start.clone();
+/// An answer that is no redirect, and the connection that it comes over.
+pub(crate) struct Opened<'a> {
+    pub(crate) answer: Response<Incoming>,
+    /// The body ends with it.
+    _connection: Connection<'a>,
+}
+
+/// Asks, and follows a few redirects. What opens the target is sent to nobody else.
+pub(crate) async fn get<'a>(
+    start: &Target,
+    headers: &HeaderMap,
+    outbound: &Outbound<'a>,
+    patience: &Patience,
+) -> Result<Opened<'a>, Reason> {
+    let mut location = start.location.clone();
     let mut arrival = Arrival::Named;
-    for _ in 0..=MOST_REDIRECTS {
-        let mut connection = Connection::open(&location, arrival, trust, patience).await?;
-        let question = question(Method::GET, &location, location.target()).header(CONNECTION, "close");
-        let answer = connection.ask(question, Bytes::new(), patience.stall).await?;
-        let Some(reference) = redirect(&answer)? else {
-            return body(answer, patience.stall, limit).await;
+    for step in 0..=MOST_REDIRECTS {
+        let mut connection = Connection::open(&location, arrival, outbound, patience).await?;
+        let mut question = question(Method::GET, &location, location.target()).header(CONNECTION, "close");
+        if let Some(sent) = question.headers_mut() {
+            sent.extend(headers.clone());
+            if step == 0 {
+                sent.extend(start.authorization.clone());
+            }
+        }
+        let answer = connection.ask(question, Content::empty(), patience.stall).await?;
+        let Some(reference) = redirect(&answer, start.dialect)? else {
+            return Ok(Opened { answer, _connection: connection });
         };
         location = location.follow(&reference).map_err(|why| Reason::Redirect(why.to_owned()))?;
         arrival = arrival.redirected_by(connection.peer);
     }
     Err(Reason::Redirect(format!("more than {MOST_REDIRECTS} in a row")))
+}
+
+/// How the one who answers says what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// By the status alone.
+    Web,
+    /// By a code in the body, too.
+    S3,
+}
+
+/// Why this answer, whose status is not one that was hoped for, is none.
+pub(crate) async fn refusal(answer: Response<Incoming>, dialect: Dialect, stall: Duration) -> Reason {
+    let status = Reason::answered(answer.status(), answer.headers());
+    match dialect {
+        Dialect::Web => status,
+        Dialect::S3 => match body(answer, stall, s3::ERROR_LIMIT).await {
+            Ok(document) => s3::refusal(status, &document),
+            Err(_) => status,
+        },
+    }
 }
 
 /// What every question of ours begins with.
@@ -56,74 +103,106 @@ pub(crate) fn question(method: Method, location: &Location, target: &str) -> Bui
 }
 
 /// Takes one question at a time. Its other half runs beside us and ends with this value.
-pub(crate) struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
+pub(crate) struct Connection<'a> {
+    sender: http1::SendRequest<Content>,
     driver: tokio::task::JoinHandle<hyper::Result<()>>,
-    peer: IpAddr,
+    pub(crate) peer: Option<IpAddr>,
+    told: Option<&'a Proxy>,
 }
 
-impl Drop for Connection {
+impl Drop for Connection<'_> {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Connection {
+impl<'a> Connection<'a> {
     pub(crate) async fn open(
         location: &Location,
         arrival: Arrival,
-        trust: &Trust,
+        outbound: &Outbound<'a>,
         patience: &Patience,
     ) -> Result<Self, Reason> {
-        let (stream, peer) = connect(location, arrival, trust, patience.connect).await?;
+        let connected = connect(location, arrival, outbound, patience.connect).await?;
         let mut builder = http1::Builder::new();
         builder.max_header_size(HEADER_LIMIT).max_buf_size(BUFFER_LIMIT);
-        let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        Ok(Self { sender, driver: tokio::spawn(driver), peer })
+        let (sender, driver) =
+            builder.handshake(TokioIo::new(connected.stream)).await.map_err(|error| broken(&error))?;
+        Ok(Self { sender, driver: tokio::spawn(driver), peer: connected.peer, told: connected.told })
     }
 
     /// An answer whose body is not read to its end makes the connection useless for the next question.
     pub(crate) async fn ask(
         &mut self,
         question: Builder,
-        body: Bytes,
+        content: Content,
         stall: Duration,
     ) -> Result<Response<Incoming>, Reason> {
-        let question = question.body(Full::new(body)).map_err(|_| Reason::Url("it cannot be asked for over HTTP"))?;
+        let unspeakable = || Reason::Url("it cannot be asked for over HTTP");
+        let mut question = question.body(content).map_err(|_| unspeakable())?;
+        if let Some(proxy) = self.told {
+            address(&mut question, proxy).ok_or_else(unspeakable)?;
+        }
         let exchange = async {
             self.sender.ready().await?;
             self.sender.send_request(question).await
         };
-        match timeout(stall, exchange).await {
-            Err(_) => Err(Reason::TimedOut { waiting_for: "an answer", after: stall }),
-            Ok(answer) => answer.map_err(|error| broken(&error)),
+        let answer = match timeout(stall, exchange).await {
+            Err(_) => return Err(Reason::TimedOut { waiting_for: "an answer", after: stall }),
+            Ok(answer) => answer.map_err(|error| broken(&error))?,
+        };
+        match self.told {
+            Some(proxy) if answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                let reason = Box::new(Reason::answered(answer.status(), answer.headers()));
+                Err(Reason::Proxy { proxy: proxy.location().to_string(), reason })
+            }
+            _ => Ok(answer),
         }
     }
 }
 
-/// Where this answer sends us, if it does; an answer that is neither that nor the object is a failure.
-fn redirect(answer: &Response<Incoming>) -> Result<Option<String>, Reason> {
+/// Says to a proxy whom the question is for, and who asks.
+fn address(question: &mut Request<Content>, proxy: &Proxy) -> Option<()> {
+    let host = question.headers().get(HOST)?.to_str().ok()?;
+    *question.uri_mut() = format!("http://{host}{}", question.uri()).parse::<Uri>().ok()?;
+    if let Some(authorization) = proxy.authorization() {
+        question.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
+    }
+    Some(())
+}
+
+/// Where this answer sends us, if it does.
+fn redirect(answer: &Response<Incoming>, dialect: Dialect) -> Result<Option<String>, Reason> {
     let status = answer.status();
-    match status {
-        StatusCode::OK => Ok(None),
-        StatusCode::MOVED_PERMANENTLY
-        | StatusCode::FOUND
-        | StatusCode::SEE_OTHER
-        | StatusCode::TEMPORARY_REDIRECT
-        | StatusCode::PERMANENT_REDIRECT => {
-            let reference = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-            reference
-                .map(|reference| Some(reference.to_owned()))
-                .ok_or_else(|| Reason::Redirect(format!("it answers {} without saying where to go", status.as_u16())))
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    match answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()) {
+        Some(reference) => Ok(Some(reference.to_owned())),
+        // It says in the body in which region the bucket is.
+        None if dialect == Dialect::S3 => Ok(None),
+        None => Err(Reason::Redirect(format!("it answers {} without saying where to go", status.as_u16()))),
+    }
+}
+
+/// The length that the headers promise.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
+}
+
+/// Nobody asked for bytes in another form; what they would unpack to has no bound.
+pub(crate) fn refuse_encoded(headers: &HeaderMap) -> Result<(), Reason> {
+    match headers.get(CONTENT_ENCODING).map(|value| value.to_str().unwrap_or_default()) {
+        None | Some("" | "identity") => Ok(()),
+        Some(encoding) => {
+            Err(Reason::Encoded(encoding.chars().filter(char::is_ascii_alphanumeric).take(32).collect::<String>()))
         }
-        _ => Err(Reason::Status { code: status.as_u16(), name: status.canonical_reason().unwrap_or_default() }),
     }
 }
 
 pub(crate) async fn body(answer: Response<Incoming>, stall: Duration, limit: usize) -> Result<Vec<u8>, Reason> {
     let too_large = || Reason::TooLarge { limit };
-    let announced = answer.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|bytes| usize::try_from(bytes).map_or(true, |bytes| bytes > limit)) {
+    if announced(answer.headers()).is_some_and(|bytes| usize::try_from(bytes).map_or(true, |bytes| bytes > limit)) {
         return Err(too_large());
     }
     let mut incoming = answer.into_body();
@@ -141,7 +220,7 @@ pub(crate) async fn body(answer: Response<Incoming>, stall: Duration, limit: usi
     }
 }
 
-fn broken(error: &hyper::Error) -> Reason {
+pub(crate) fn broken(error: &hyper::Error) -> Reason {
     let problem = if error.is_incomplete_message() {
         "the connection closed before the answer was complete".to_owned()
     } else {

@@ -13,14 +13,14 @@ use hyper::Method;
 use hyper::body::Bytes;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Builder;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::Patience;
-use crate::connect::{Arrival, Trust};
+use crate::connect::{Arrival, Outbound};
+use crate::content::Content;
 use crate::error::{FetchError, Reason};
 use crate::exchange::{Connection, head};
+use crate::insist::{insist, times};
 use crate::location::Location;
-use crate::mirrors::decide_rest;
 
 pub struct Post<'a> {
     pub url: &'a str,
@@ -49,12 +49,7 @@ impl std::error::Error for PostError {}
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { to, attempts, problem } = self;
-        let times = match attempts {
-            0 => String::new(),
-            1 => " (tried once)".to_owned(),
-            _ => format!(" (tried {attempts} times)"),
-        };
-        write!(f, "cannot tell {to}: {problem}{times}")
+        write!(f, "cannot tell {to}: {problem}{}", times(*attempts))
     }
 }
 
@@ -63,48 +58,37 @@ pub fn post(post: &Post<'_>) -> Result<(), PostError> {
     let fail = |to: &str, problem: String| PostError { to: to.to_owned(), attempts: 0, problem };
     let location = Location::parse(post.url).map_err(|why| fail("the webhook", why.to_owned()))?;
     let to = location.authority().to_owned();
-    let trust = Trust::new(post.authorities).map_err(|error| fail(&to, error.to_string()))?;
+    let outbound = Outbound::new(post.authorities, None).map_err(|error| fail(&to, error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| fail(&to, FetchError::Runtime(error).to_string()))?;
-    let outcome = runtime.block_on(insist(post, &location, &trust));
-    // A name that is still being looked up must not hold up the end.
-    runtime.shutdown_background();
-    outcome.map_err(|(attempts, reason)| PostError { to, attempts, problem: reason.to_string() })
-}
-
-async fn insist(post: &Post<'_>, location: &Location, trust: &Trust) -> Result<(), (u32, Reason)> {
     // Whoever listens is near: a node that failed should be known to have failed soon after they are back. One wait is as
     // long as all, so what is left for everything ends it.
     let all = post.deadline;
     let patience =
         Patience { connect: all, stall: all, attempt: all, longest_rest: Duration::from_secs(3), ..Patience::new(all) };
-    let started = Instant::now();
-    let left = || all.saturating_sub(started.elapsed());
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let late = Reason::TimedOut { waiting_for: "its answer", after: all };
-        let attempt = timeout(left(), once(post, location, trust, &patience)).await;
-        let Err(reason) = attempt.unwrap_or(Err(late)) else { return Ok(()) };
-        let rest = decide_rest(&patience, attempts, (post.random)());
-        if !reason.may_pass() || rest >= left() {
-            return Err((attempts, reason));
-        }
-        sleep(rest).await;
-    }
+    let attempt = async || once(post, &location, &outbound, &patience).await;
+    let outcome = runtime.block_on(insist(&patience, post.random, attempt));
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    outcome.map_err(|(attempts, reason)| PostError { to, attempts, problem: reason.to_string() })
 }
 
-async fn once(post: &Post<'_>, location: &Location, trust: &Trust, patience: &Patience) -> Result<(), Reason> {
+async fn once(
+    post: &Post<'_>,
+    location: &Location,
+    outbound: &Outbound<'_>,
+    patience: &Patience,
+) -> Result<(), Reason> {
     let question = question(post, location)?;
-    let mut connection = Connection::open(location, Arrival::Named, trust, patience).await?;
-    let answer = connection.ask(question, Bytes::copy_from_slice(post.body), patience.stall).await?;
+    let mut connection = Connection::open(location, Arrival::Named, outbound, patience).await?;
+    let answer = connection.ask(question, Content::bytes(Bytes::copy_from_slice(post.body)), patience.stall).await?;
     let status = answer.status();
     match status.as_u16() {
         200..=299 => Ok(()),
         300..=399 => {
             Err(Reason::Redirect("it would carry the report, and what opens the webhook, elsewhere".to_owned()))
         }
-        code => Err(Reason::Status { code, name: status.canonical_reason().unwrap_or_default() }),
+        _ => Err(Reason::answered(status, answer.headers())),
     }
 }
 

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use fetch::{FetchError, MirrorFailure, Patience, Reason, Request, fetch};
+use fetch::{FetchError, MirrorFailure, Network, Patience, Reason, Request, fetch};
 use server::{Authority, Server, answer, good, hold, redirect, trickle};
 
 const GOOD: &str = "the right bytes";
@@ -39,7 +39,7 @@ fn ask_with(urls: &[String], authorities: Option<&str>, patience: Patience) -> A
     let request = Request {
         what: "the thing",
         urls,
-        authorities,
+        network: Network { authorities, ..Network::default() },
         limit: LIMIT,
         patience,
         random: &|| u64::MAX / 2,

@@ -179,6 +179,7 @@ fn prepare(install: bool) -> Result<()> {
     }
     lab::prepare()?;
     lab::Consumers::open()?.prepare()?;
+    lab::cache::object_store()?;
     say!("everything is in {}", lab::cache_folder()?.display());
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 
-pub use answers::{Instance, Provider};
+pub use answers::{Instance, Provider, Role};
 pub use manners::Manner;
 
 use crate::listener::{Connection, Listening, locked};

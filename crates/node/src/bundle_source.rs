@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bundle::{BUNDLE_PATH, Bundle, BundleError, MAX_BUNDLE_BYTES, Payload, PayloadError, Stub};
 use engine::ErrorClass;
-use fetch::{FetchError, Notice, Patience, Request};
+use fetch::{FetchError, Network, Notice, Patience, Request};
 use host::disk::{Disk, DiskError, Kind};
 
 use crate::kept;
@@ -49,7 +49,7 @@ impl BundleSourceError {
                 | ErrorKind::NotADirectory => ErrorClass::WrongInput,
                 _ => ErrorClass::NeedsOperator,
             },
-            Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. }) => ErrorClass::WrongInput,
+            Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. } | FetchError::Proxy { .. }) => ErrorClass::WrongInput,
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
             Self::Clock(wrong) => wrong.class(),
@@ -197,7 +197,7 @@ pub fn fetch_bundle(
     let request = Request {
         what: &format!("bundle {}", stub.digest),
         urls: &stub.urls,
-        authorities: stub.certificate_authorities.as_deref(),
+        network: Network { authorities: stub.certificate_authorities.as_deref(), ..Network::default() },
         limit: MAX_BUNDLE_BYTES,
         patience: Patience::new(deadline),
         random,

@@ -9,11 +9,23 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-pub(crate) trait Stream: Read + Write {}
-impl<S: Read + Write> Stream for S {}
+pub(crate) trait Stream: Read + Write {
+    /// Ends without a farewell: the other side is told that the connection was reset.
+    fn reset(&mut self) {
+        panic!("only over plain TCP");
+    }
+}
 
-/// Gets the number of the connection (from 1) and the stream, once the question was read.
-type Answer = dyn Fn(usize, &mut dyn Stream) + Send + Sync;
+impl Stream for TcpStream {
+    fn reset(&mut self) {
+        rustix::net::sockopt::set_socket_linger(&*self, Some(Duration::ZERO)).unwrap();
+    }
+}
+
+impl<C, S: Read + Write> Stream for rustls::StreamOwned<C, S> where rustls::StreamOwned<C, S>: Read + Write {}
+
+/// Gets the number of the connection (from 1), the question, and the stream.
+type Answer = dyn Fn(usize, &str, &mut dyn Stream) + Send + Sync;
 
 pub(crate) struct Server {
     address: SocketAddr,
@@ -24,6 +36,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(answer: impl Fn(usize, &mut dyn Stream) + Send + Sync + 'static) -> Self {
+        Self::start_reading(move |number, _, stream| answer(number, stream))
+    }
+
+    /// For those whose answer depends on the question.
+    pub(crate) fn start_reading(answer: impl Fn(usize, &str, &mut dyn Stream) + Send + Sync + 'static) -> Self {
         Self::listen("http", None, Arc::new(answer))
     }
 
@@ -97,8 +114,9 @@ fn serve(
         return;
     }
     question.extend(body);
-    seen.lock().unwrap().push(String::from_utf8_lossy(&question).into_owned());
-    answer(number, stream.as_mut());
+    let question = String::from_utf8_lossy(&question).into_owned();
+    seen.lock().unwrap().push(question.clone());
+    answer(number, &question, stream.as_mut());
     let _ = stream.flush();
 }
 
@@ -179,6 +197,10 @@ impl Authority {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], private)
             .unwrap();
-        Server::listen("https", Some(Arc::new(config)), Arc::new(answer))
+        Server::listen(
+            "https",
+            Some(Arc::new(config)),
+            Arc::new(move |number, _: &str, stream: &mut dyn Stream| answer(number, stream)),
+        )
     }
 }

@@ -29,6 +29,8 @@ pub(crate) const ETCD_VERSION: &str = "3.7.3";
 pub(crate) const CONTAINERD_VERSION: &str = "2.4.2";
 pub(crate) const CNI_PLUGINS_VERSION: &str = "1.9.1";
 pub(crate) const RUNC_VERSION: &str = "1.5.2";
+/// A store that speaks S3, with its objects in a folder.
+pub(crate) const VERSITYGW_VERSION: &str = "1.8.0";
 
 /// The name of the image that pods of the lab use as their sandbox.
 pub const PAUSE_IMAGE: &str = "nodestrap.local/pause:1";
@@ -71,6 +73,15 @@ pub fn prepare() -> Result<Cache> {
 /// snapd from Debian, in the folder `root`; made when it is first asked for.
 pub(crate) fn snapd() -> Result<PathBuf> {
     snapd::part().ensure(&cache_folder()?)
+}
+
+/// The program versitygw, a server that speaks S3; made when it is first asked for.
+pub fn object_store() -> Result<PathBuf> {
+    let (folder, part) = (cache_folder()?, programs::object_store());
+    if !part.is_present(&folder) {
+        check_build_tools()?;
+    }
+    Ok(part.ensure(&folder)?.join("versitygw"))
 }
 
 fn check_build_tools() -> Result<()> {

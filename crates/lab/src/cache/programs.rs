@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::part::{Part, key, recipe_files};
 use super::{
     CNI_PLUGINS_VERSION, CONTAINERD_VERSION, DEPLOYED_ETCD_VERSION, ETCD_VERSION, KUBERNETES_VERSION,
-    OLDEST_KUBERNETES_VERSION, RUNC_VERSION,
+    OLDEST_KUBERNETES_VERSION, RUNC_VERSION, VERSITYGW_VERSION,
 };
 use crate::command::run_logged;
 use crate::paths::{recipe, repository};
@@ -120,6 +120,18 @@ pub(super) fn runtime() -> Part {
             let mut runc = go_install(folder, &format!("{STRIPPED} -extldflags=-static"));
             runc.env("CGO_ENABLED", "1").args(["-tags", "seccomp"]);
             run_logged(runc.arg(format!("github.com/opencontainers/runc@v{RUNC_VERSION}")), log)
+        }),
+    }
+}
+
+pub(super) fn object_store() -> Part {
+    Part {
+        name: "object-store",
+        description: format!("building versitygw {VERSITYGW_VERSION}, 2 minutes"),
+        key: key(&[VERSITYGW_VERSION, STRIPPED]),
+        recipe: Box::new(|folder, log| {
+            let package = format!("github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW_VERSION}");
+            run_logged(go_install(folder, STRIPPED).arg(package), log)
         }),
     }
 }

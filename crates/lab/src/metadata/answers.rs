@@ -24,6 +24,19 @@ pub struct Instance {
     pub region: String,
     pub zone: String,
     pub user_data: Option<Vec<u8>>,
+    /// Of AWS.
+    pub role: Option<Role>,
+}
+
+/// An instance role, with credentials that open nothing.
+#[derive(Clone)]
+pub struct Role {
+    pub name: String,
+    pub access_key: String,
+    pub secret_key: String,
+    pub token: String,
+    /// Such as `2026-11-18T07:00:00Z`.
+    pub expiration: String,
 }
 
 impl Instance {
@@ -43,6 +56,7 @@ impl Instance {
             region: region.to_owned(),
             zone: zone.to_owned(),
             user_data: None,
+            role: None,
         }
     }
 
@@ -93,6 +107,13 @@ fn aws(instance: &Instance, request: &Request) -> Answer {
     if request.header("x-aws-ec2-metadata-token") != Some(TOKEN) {
         return refuse(401);
     }
+    if let Some(asked) = request.path.strip_prefix("/latest/meta-data/iam/security-credentials/") {
+        return match &instance.role {
+            Some(role) if asked.is_empty() => say("text/plain", role.name.clone()),
+            Some(role) if asked == role.name => say("text/plain", credentials_of(role)),
+            _ => refuse(404),
+        };
+    }
     let value = match request.path.as_str() {
         "/latest/meta-data/instance-id" => Some(instance.id.clone()),
         "/latest/meta-data/instance-type" => Some(instance.kind.clone()),
@@ -111,6 +132,20 @@ fn aws(instance: &Instance, request: &Request) -> Answer {
         _ => None,
     };
     value.map_or_else(|| refuse(404), |value| say("text/plain", value))
+}
+
+/// A document of several lines, as the service has it.
+fn credentials_of(role: &Role) -> String {
+    let document = json!({
+        "Code": "Success",
+        "LastUpdated": "2026-11-18T06:00:00Z",
+        "Type": "AWS-HMAC",
+        "AccessKeyId": role.access_key,
+        "SecretAccessKey": role.secret_key,
+        "Token": role.token,
+        "Expiration": role.expiration,
+    });
+    format!("{document:#}")
 }
 
 fn gce(instance: &Instance, request: &Request) -> Answer {
