@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use spec::{Colour, CompleteSpec, FileReference, Mistake, Source, complete, parse, render_mistakes};
+use host::LinuxClock;
+use spec::{Colour, CompleteSpec, FileReference, Mistake, Source, Timestamp, complete, parse, render_mistakes};
 
 use crate::outcome::{Code, Failure, OrFail};
 use crate::show::Screen;
 
-/// Referred files hold a token or a certificate; specs are checked by the parser.
-const FILE_LIMIT: u64 = 1024 * 1024;
+/// Referred files hold a token, a certificate or, the largest, a manifest of artefacts; specs are checked by the parser.
+const FILE_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// From files on disk to a spec with every decision made, or all mistakes on standard error.
 pub(crate) fn load_complete(files: &[PathBuf], screen: &Screen) -> Result<CompleteSpec, Failure> {
@@ -17,8 +18,10 @@ pub(crate) fn load_complete(files: &[PathBuf], screen: &Screen) -> Result<Comple
 
 /// The same for text that is at hand already.
 pub(crate) fn complete_sources(sources: &[Source], screen: &Screen) -> Result<CompleteSpec, Failure> {
+    // By the clock of whoever authors: a manifest that has expired is refused here, where somebody can publish a new one.
+    let now = Timestamp::from_seconds(LinuxClock::new().now_ms() / 1000);
     let resolved = parse(sources).resolve(read_reference);
-    resolved.and_then(|spec| complete(&spec)).map_err(|mistakes| report(&mistakes, screen))
+    resolved.and_then(|spec| complete(&spec.at(now))).map_err(|mistakes| report(&mistakes, screen))
 }
 
 /// The same before the keys are made that it names; `stand_in` gives a file that it refers to and that cannot be read, or

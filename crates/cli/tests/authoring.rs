@@ -149,7 +149,7 @@ fn an_unknown_path_names_the_nearest_one() {
     on_example("explain", &["binary"]).expect(2).says(&["kubelet.binary", "containerRuntime.binary", "say which"]);
 }
 
-/// What is there, and what nobody has without it: static pods, a proxy, a webhook, an archive.
+/// What is there, and what nobody has without it: static pods, a proxy, a webhook.
 fn is_for_others(path: &Value) -> bool {
     let parts = [
         "kubeApiserver.",
@@ -160,11 +160,11 @@ fn is_for_others(path: &Value) -> bool {
         "kubeProxy.",
         "proxy.",
         "report.",
-        "assets.fileRepositories",
     ];
     let of_cluster = |part: &str| path.as_str().unwrap().starts_with(&format!("cluster.{part}"));
     // A machine of metal has no limit to its user data, and no size that would be known.
-    let of_group = ["machines.prefixDelegation", "reservation", "delivery.compression", "delivery.store.urls"];
+    let of_group =
+        ["architecture", "machines.prefixDelegation", "reservation", "delivery.compression", "delivery.store.urls"];
     parts.iter().any(|part| of_cluster(part))
         || of_group.iter().any(|field| path == &format!("nodeGroups.workers.{field}"))
 }

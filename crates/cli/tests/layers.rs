@@ -5,22 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each room, and the rooms it may know. A new arrow is a decision: add it here and say why in ARCHITECTURE.md.
-const MAY_KNOW: [(&str, &[&str]); 14] = [
+const MAY_KNOW: [(&str, &[&str]); 15] = [
     ("bundle", &[]),
     ("engine", &[]),
     ("pki", &[]),
     ("host", &[]),
-    // It uses the words that a bundle has, and judges the folder of keys that it names; both are as pure as it is.
-    ("spec", &["bundle", "pki"]),
+    // It judges bytes that others have fetched or read, for whoever asks.
+    ("trust", &[]),
+    // It uses the words that a bundle has, and judges the folder of keys and the manifest that it names; all are as pure as it is.
+    ("spec", &["bundle", "pki", "trust"]),
     ("render", &["bundle", "spec", "pki"]),
     ("fetch", &["host"]),
     // A metadata service is asked over http, with the same patience and bounds as a store.
     ("cloud", &["host", "fetch"]),
     ("cluster", &["host"]),
     // It reads bundles, whoever wrote them: not the renderer, and nothing of what users write.
-    ("node", &["bundle", "engine", "host", "fetch", "cloud", "cluster"]),
-    ("cli", &["bundle", "spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node"]),
-    ("lab", &["pki"]),
+    ("node", &["bundle", "engine", "host", "fetch", "cloud", "cluster", "trust"]),
+    ("cli", &["bundle", "spec", "render", "pki", "engine", "host", "fetch", "cloud", "cluster", "node", "trust"]),
+    ("lab", &["pki", "trust"]),
     // It describes the spec and the command line, whose arguments are of the types of both.
     ("pages", &["spec", "pki"]),
     // It measures what runs off the node.

@@ -16,7 +16,7 @@ impl std::fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// A program or file that shows that a package is there, and the package.
-const PACKAGES: [(&str, &str); 18] = [
+const PACKAGES: [(&str, &str); 20] = [
     ("systemd-nspawn", "systemd-container"),
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -29,6 +29,9 @@ const PACKAGES: [(&str, &str); 18] = [
     ("strace", "strace"),
     ("mkfs.xfs", "xfsprogs"),
     ("dbus-daemon", "dbus-daemon"),
+    // gpg alone makes no keys; it asks its agent.
+    ("gpg-agent", "gnupg"),
+    ("gpgv", "gpgv"),
     ("/usr/include/seccomp.h", "libseccomp-dev"),
     ("/usr/include/blkid/blkid.h", "libblkid-dev"),
     // The program python3 is there without it, and then makes no virtual environment.

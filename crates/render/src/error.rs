@@ -1,6 +1,6 @@
 //! What can go wrong, each message with what to do about it.
 
-use bundle::{BundleError, InvalidName, StubError};
+use bundle::{BundleError, Component, InvalidName, StubError};
 
 use crate::delivery::Provider;
 
@@ -47,10 +47,10 @@ pub enum RenderError {
          use the slot 'after-runtime' or later, or a unit"
     )]
     HookBeforeRuntime { hook: String, slot: &'static str },
-    #[error("the container runtime comes from an archive, and the complete spec names none: complete the spec anew")]
-    NoArchive,
-    #[error("the container runtime comes from a package, and the complete spec names none: complete the spec anew")]
-    NoPackage,
+    #[error(
+        "'{component}' is to come from the store, and the complete spec has no artefact of it: complete the spec anew"
+    )]
+    NoArtefact { component: Component },
     #[error("a control plane needs certificates and keys, and the complete spec has no 'pki.folder': complete it anew")]
     NoPki,
     #[error(

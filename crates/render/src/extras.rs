@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bundle::{File, HOOK_OUTPUT_FOLDER, HOOK_OUTPUT_FOLDER_MODE, Hook, Secrecy, Start, UnitName, hook_output_path};
 use spec::{
     CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteProxy, ExtraUnit, HookContainer, HookSlot,
-    Runtime, RuntimeSource,
+    Runtime,
 };
 
 use crate::error::RenderError;
@@ -53,6 +53,8 @@ pub(crate) fn render_extra_units(units: &[ExtraUnit]) -> Result<Part, RenderErro
 /// What the containers of hooks need to know of their node.
 pub(crate) struct HookInputs<'a> {
     pub(crate) runtime: &'a CompleteContainerRuntime,
+    /// It is not there before the bootstrap has installed it.
+    pub(crate) brings_runtime: bool,
     pub(crate) proxy: &'a CompleteProxy,
     /// Where mirrors of registries are written down, if there are any.
     pub(crate) mirrors_folder: Option<&'a str>,
@@ -62,6 +64,7 @@ impl<'a> HookInputs<'a> {
     pub(crate) fn of(cluster: &'a CompleteCluster, group: &'a CompleteGroup) -> Self {
         Self {
             runtime: &group.container_runtime,
+            brings_runtime: !runtime::is_preinstalled(group),
             proxy: &cluster.proxy,
             mirrors_folder: (!cluster.registry_mirrors.value.is_empty())
                 .then(|| runtime::mirrors_folder(&group.container_runtime.config)),
@@ -175,7 +178,7 @@ fn container_unit(
     inputs: &HookInputs<'_>,
 ) -> Result<Vec<u8>, RenderError> {
     let early = matches!(hook.slot, HookSlot::BeforeFiles | HookSlot::AfterFiles | HookSlot::BeforeRuntime);
-    if early && inputs.runtime.source.value != RuntimeSource::Preinstalled {
+    if early && inputs.brings_runtime {
         return Err(RenderError::HookBeforeRuntime { hook: hook.name.to_string(), slot: hook.slot.as_str() });
     }
     let runtime = inputs.runtime.name.value;

@@ -27,6 +27,7 @@ mod runtime;
 mod spending;
 mod static_pods;
 mod system;
+mod trees;
 mod unit;
 mod webhook;
 

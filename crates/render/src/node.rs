@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::network::PLUGINS;
-use bundle::{ARGUMENTS_VARIABLE, AbsolutePath, Bundle, Content, GATE_PATH, Gate, Join, NodeKind, Start, UnitNature};
+use bundle::{
+    ARGUMENTS_VARIABLE, AbsolutePath, Bundle, Component, Content, GATE_PATH, Gate, Join, NodeKind, Start, UnitNature,
+};
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, ExecCredential, Layout, PodNetwork, Role};
 
 use crate::error::RenderError;
@@ -17,7 +19,7 @@ use crate::kubelet::{
 use crate::network::{self, NETWORK_UNIT};
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::spending::{self, SPENDING_UNIT};
-use crate::{layout, readers, runtime, static_pods, system, webhook};
+use crate::{layout, readers, runtime, static_pods, system, trees, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
 
@@ -58,7 +60,7 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
     let join = join(cluster, group, &identity)?;
 
     let mut part = system::render_system(cluster, group, &[KUBELET_UNIT])?;
-    part.add(runtime::render_runtime(&group.container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(runtime::render_runtime(group, &cluster.registry_mirrors.value)?);
     part.add(extras::render_extra_units(&group.units.value)?);
     part.add(kubelet_part(name, cluster, group, &identity)?);
     let pod_network = pod_network(cluster, group, &mut part)?;
@@ -66,6 +68,7 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
+    let trees = trees::render_trees(node_group)?;
 
     Ok(Bundle {
         cluster: name.to_owned(),
@@ -76,7 +79,9 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
         files: part.files,
         units: part.units,
         hooks,
-        runtime: runtime::describe(&group.container_runtime, &cluster.assets.file_repositories.value)?,
+        runtime: runtime::describe(group)?,
+        downloads: trees::render_downloads(spec, &trees),
+        trees,
         gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?)?,
         join,
         pod_network,
@@ -224,20 +229,25 @@ fn pod_network(
     }))
 }
 
+/// What the image must still bring.
 fn required_programs(
     cluster: &CompleteCluster,
     group: &CompleteGroup,
     identity: &Identity<'_>,
 ) -> Result<Vec<AbsolutePath>, RenderError> {
-    let mut programs = vec![group.kubelet.binary.value.clone()];
+    let mut programs = Vec::new();
+    if !group.components.is_tree(Component::Kubelet) {
+        programs.push(group.kubelet.binary.value.clone());
+    }
     // Of a bare name only the kubelet's PATH knows where it is.
     if let Identity::Exec(program) = identity
         && program.command.as_str().starts_with('/')
     {
         programs.push(path(program.command.as_str())?);
     }
-    programs.extend(runtime::required_program(&group.container_runtime));
-    if cluster.networking.pod_network.value == PodNetwork::Bridge {
+    programs.extend(runtime::required_program(group));
+    let brings_plugins = !group.components.is_tree(Component::CniPlugins);
+    if brings_plugins && cluster.networking.pod_network.value == PodNetwork::Bridge {
         let folder = &group.container_runtime.cni_binaries.value;
         for plugin in PLUGINS {
             programs.push(path(format!("{folder}/{plugin}"))?);

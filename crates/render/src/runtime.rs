@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use bundle::{AbsolutePath, Archive, File, Package, Runtime, RuntimeSource, Start};
+use bundle::{AbsolutePath, Component, File, Runtime, RuntimeSource, Start};
 use serde_json::Value;
-use spec::{CompleteContainerRuntime, ConfigTree, Host, Runtime as RuntimeName, RuntimeSource as SourceKind, WebUrl};
+use spec::{CompleteGroup, ConfigTree, Host, Runtime as RuntimeName, SourceKind, WebUrl};
 
 use crate::error::RenderError;
 use crate::kubelet::{leaf_text, object};
@@ -33,9 +33,10 @@ pub(crate) fn unit_name(runtime: RuntimeName) -> &'static str {
 
 /// The runtime's files and its unit.
 pub(crate) fn render_runtime(
-    runtime: &CompleteContainerRuntime,
+    group: &CompleteGroup,
     mirrors: &BTreeMap<Host, Vec<WebUrl>>,
 ) -> Result<Part, RenderError> {
+    let runtime = &group.container_runtime;
     let own_unit = unit_name(runtime.name.value);
     let read_at_start = |file: File| Ok::<_, RenderError>(file.read_by([name(own_unit)?]));
     let mut part = Part { files: Vec::new(), units: vec![unit(own_unit, Start::BeforeGate)?] };
@@ -44,7 +45,7 @@ pub(crate) fn render_runtime(
             part.files.push(read_at_start(public(CONTAINERD_CONFIG_PATH, render_config(&runtime.config)?)?)?);
             // These it reads for each pull.
             part.files.extend(render_hosts(&runtime.config, mirrors)?);
-            if runtime.source.value == SourceKind::Tree {
+            if is_tree(group) {
                 part.files.push(unit_file(own_unit, tree_unit(runtime.binary.value.as_str())?)?);
             }
         }
@@ -57,40 +58,28 @@ pub(crate) fn render_runtime(
     Ok(part)
 }
 
-/// What a node must know to install the runtime; mirrors of files are asked first.
-pub(crate) fn describe(runtime: &CompleteContainerRuntime, mirrors: &[WebUrl]) -> Result<Runtime, RenderError> {
-    let archive = || -> Result<Archive, RenderError> {
-        let archive = &runtime.archive.as_ref().ok_or(RenderError::NoArchive)?.value;
-        Ok(Archive { urls: with_mirrors(&archive.urls, mirrors), sha256: archive.sha256.to_string() })
-    };
-    let package = || -> Result<Package, RenderError> {
-        let package = &runtime.package.as_ref().ok_or(RenderError::NoPackage)?.value;
-        Ok(Package { name: package.name.to_string(), version: package.version.to_string() })
-    };
-    Ok(Runtime {
-        name: runtime.name.value,
-        unit: name(unit_name(runtime.name.value))?,
-        source: match runtime.source.value {
-            SourceKind::Preinstalled => RuntimeSource::Preinstalled,
-            SourceKind::Torcx => RuntimeSource::Torcx,
-            SourceKind::Tree => RuntimeSource::Tree(archive()?),
-            SourceKind::Sysext => RuntimeSource::Sysext(archive()?),
-            SourceKind::Package => RuntimeSource::Package(package()?),
-        },
-    })
+fn is_tree(group: &CompleteGroup) -> bool {
+    group.components.is_tree(Component::Containerd)
 }
 
-fn with_mirrors(urls: &[WebUrl], mirrors: &[WebUrl]) -> Vec<String> {
-    let path = |url: &WebUrl| url.as_str().splitn(4, '/').nth(3).unwrap_or_default().to_owned();
-    let mirrored = mirrors.iter().flat_map(|mirror| {
-        urls.iter().map(move |url| format!("{}/{}", mirror.as_str().trim_end_matches('/'), path(url)))
-    });
-    mirrored.chain(urls.iter().map(ToString::to_string)).collect()
+/// Whether the runtime is there before the bootstrap begins.
+pub(crate) fn is_preinstalled(group: &CompleteGroup) -> bool {
+    !is_tree(group) && group.source.value != SourceKind::Torcx
+}
+
+pub(crate) fn describe(group: &CompleteGroup) -> Result<Runtime, RenderError> {
+    let runtime = group.container_runtime.name.value;
+    let source = match () {
+        () if is_tree(group) => RuntimeSource::Tree,
+        () if is_preinstalled(group) => RuntimeSource::Preinstalled,
+        () => RuntimeSource::Torcx,
+    };
+    Ok(Runtime { name: runtime, unit: name(unit_name(runtime))?, source })
 }
 
 /// What the image must bring of the runtime: nothing, if the bootstrap installs it.
-pub(crate) fn required_program(runtime: &CompleteContainerRuntime) -> Option<AbsolutePath> {
-    (runtime.source.value == SourceKind::Preinstalled).then(|| runtime.binary.value.clone())
+pub(crate) fn required_program(group: &CompleteGroup) -> Option<AbsolutePath> {
+    is_preinstalled(group).then(|| group.container_runtime.binary.value.clone())
 }
 
 fn render_config(tree: &ConfigTree) -> Result<Vec<u8>, RenderError> {
@@ -143,34 +132,41 @@ fn render_crio_registries(mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> String {
     text
 }
 
-/// A tree has no unit of its own, unlike a package or an extension.
+/// A tree has no unit of its own, unlike a package.
 fn tree_unit(binary: &str) -> Result<Vec<u8>, RenderError> {
     let folder = binary.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let path = format!("{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let path = format!("{folder}:{UNIT_PATH}");
+    let service = Section::new("Service")
+        .text("Type", "notify")
+        .command_with("ExecStartPre", Failure::Ignored, "/sbin/modprobe", arguments(["overlay"]))
+        .command("ExecStart", binary, Vec::new())
+        .text("Restart", "always")
+        .text("RestartSec", "5")
+        // Containers outlive a restart, and manage their own cgroups.
+        .text("KillMode", "process")
+        .text("Delegate", "yes")
+        .text("LimitNPROC", "infinity")
+        .text("LimitCORE", "infinity")
+        .text("TasksMax", "infinity")
+        .text("OOMScoreAdjust", "-999");
+    // runc is linked beside it, and containerd asks the PATH for it: that of units has not every system's folder.
+    let service = match UNIT_PATH.split(':').any(|known| known == folder) {
+        true => service,
+        false => service.environment("PATH", &path),
+    };
     UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "containerd container runtime")
             .text("Documentation", "https://containerd.io")
             .words("After", &["network.target", "local-fs.target"]),
-        Section::new("Service")
-            .text("Type", "notify")
-            // runc and the shims are beside it.
-            .environment("PATH", &path)
-            .command_with("ExecStartPre", Failure::Ignored, "/sbin/modprobe", arguments(["overlay"]))
-            .command("ExecStart", binary, Vec::new())
-            .text("Restart", "always")
-            .text("RestartSec", "5")
-            // Containers outlive a restart, and manage their own cgroups.
-            .text("KillMode", "process")
-            .text("Delegate", "yes")
-            .text("LimitNPROC", "infinity")
-            .text("LimitCORE", "infinity")
-            .text("TasksMax", "infinity")
-            .text("OOMScoreAdjust", "-999"),
+        service,
         Section::new("Install").text("WantedBy", "multi-user.target"),
     ])
     .render()
 }
+
+/// Where systemd has units look for programs.
+const UNIT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Keys are inserted in sorted order, so that the text does not depend on which map the toml crate was built with.
 fn table(fields: &serde_json::Map<String, Value>, path: &str) -> Result<toml::Table, RenderError> {

@@ -1,8 +1,8 @@
 //! The bundle of a node, from a spec: what goes where, and what cannot be written out.
 
 use bundle::{
-    Bundle, BundleError, Layout, NETWORK_SETTINGS_PATH, Necessity, NetworkSettings, NodeKind, Os, Provider, Role,
-    RuntimeSource, Secrecy, Slot, Start,
+    ArtefactForm, Bundle, BundleError, Component, Consequence, Layout, NETWORK_SETTINGS_PATH, Necessity,
+    NetworkSettings, NodeKind, Os, Provenance, Provider, Role, RuntimeSource, Secrecy, Slot, Start, Tree, diff_bundles,
 };
 use render::{RenderError, cloud_config, render_bundle};
 use spec::{CompleteGroup, CompleteSpec, Origin, PodNetwork, Setting};
@@ -27,6 +27,9 @@ fn complete(cluster: &str, group: &str) -> CompleteSpec {
     let parsed = spec::parse(&[spec::Source::new("test", text)]);
     let spec = parsed.resolve(|reference| match reference.path.as_str() {
         "ca.crt" => Ok(include_bytes!("../../../examples/ca.crt").to_vec()),
+        "artefacts.json" => Ok(include_bytes!("../../../examples/artefacts.json").to_vec()),
+        "artefacts.json.asc" => Ok(include_bytes!("../../../examples/artefacts.json.asc").to_vec()),
+        "artefacts-keys.asc" => Ok(include_bytes!("../../../examples/artefacts-keys.asc").to_vec()),
         "pki/pki/ca.crt" => Ok(include_bytes!("../../../examples/ca.crt").to_vec()),
         path if path.starts_with("pki/") => Ok(format!("canary of {path}\n").into_bytes()),
         path => Err(format!("there is no {path}")),
@@ -308,17 +311,98 @@ fn only_what_the_user_asks_of_the_kernel_can_stop_a_boot() {
     assert!(text(&other, users).ends_with(".\nnet.ipv4.ip_forward = 0\n"));
 }
 
+/// The manifest of the examples, and more about artefacts.
+fn artefacts(more: &str) -> String {
+    format!(
+        "  artefacts:\n    store: https://a.example.com/nodes/\n    manifest: {{file: artefacts.json}}\n    \
+         keyrings: [{{file: artefacts-keys.asc}}]\n{more}"
+    )
+}
+
+fn tree(bundle: &Bundle, component: Component) -> &Tree {
+    bundle.trees.iter().find(|tree| tree.component == component).unwrap_or_else(|| panic!("no tree of {component}"))
+}
+
 #[test]
-fn mirrors_of_files_are_asked_first_for_the_archive_of_a_runtime() {
-    let archive = "archive: {urls: ['https://example.com/a/b.tar.gz'], sha256: ".to_owned() + &"0a".repeat(32) + "}";
-    let bundle = render(
-        "  assets: {fileRepositories: ['https://one.example/', 'http://two.example/x']}\n",
-        &format!("  containerRuntime: {{source: tree, {archive}}}\n"),
+fn trees_are_pinned_linked_and_read_by_who_runs_them() {
+    let bundle =
+        render(&artefacts("    mirrors: [s3://bucket, 'file:///srv']\n    s3: {region: here}\n"), "  source: tree\n");
+    let components: Vec<Component> = bundle.trees.iter().map(|tree| tree.component).collect();
+    use Component::{CniPlugins, Containerd, Kubectl, Kubelet, Runc};
+    assert_eq!(components, [CniPlugins, Containerd, Kubectl, Kubelet, Runc], "crictl is not asked for");
+    let kubelet = tree(&bundle, Kubelet);
+    assert_eq!(kubelet.version, "1.36.3");
+    let place = "kubelet/1.36.3/amd64/kubelet";
+    let places = [
+        format!("https://a.example.com/nodes/{place}"),
+        format!("s3://bucket/{place}"),
+        format!("file:///srv/{place}"),
+    ];
+    assert_eq!(kubelet.artefact.places, places);
+    assert_eq!((kubelet.artefact.size, kubelet.artefact.form), (59_876_546, ArtefactForm::Program));
+    let links = |component| {
+        let links = tree(&bundle, component).links.iter();
+        links.map(|(link, program)| format!("{link} {program}")).collect::<Vec<_>>()
+    };
+    assert_eq!(links(Kubelet), ["/usr/local/bin/kubelet kubelet"]);
+    assert_eq!(links(Containerd)[1], "/usr/local/bin/containerd-shim-runc-v2 bin/containerd-shim-runc-v2");
+    assert_eq!(links(CniPlugins)[1], "/opt/cni/bin/bridge bridge");
+    let readers =
+        |component| tree(&bundle, component).read_by.units.iter().map(|unit| unit.as_str()).collect::<Vec<_>>();
+    assert_eq!(
+        [readers(Kubelet), readers(Runc), readers(Containerd)].concat(),
+        ["kubelet.service", "containerd.service", "containerd.service"]
     );
-    let RuntimeSource::Tree(archive) = bundle.runtime.source else { panic!("{:?}", bundle.runtime) };
-    let expected =
-        ["https://one.example/a/b.tar.gz", "http://two.example/x/a/b.tar.gz", "https://example.com/a/b.tar.gz"];
-    assert_eq!(archive.urls, expected);
+    assert!([readers(Kubectl), readers(CniPlugins)].concat().is_empty());
+    let downloads = bundle.downloads.as_ref().expect("there are trees");
+    let by = "046C0B0E42363094D7A806CD5A92AC5A59DC0099".to_owned();
+    assert_eq!(downloads.provenance, Provenance::Signed { by, serial: 3 });
+    assert_eq!(downloads.s3.as_ref().map(|s3| s3.region.as_str()), Some("here"));
+}
+
+#[test]
+fn downloads_take_the_way_that_the_spec_names() {
+    let cluster = "  proxy: {http: 'http://p:1', https: 'http://p:2', noProxy: [a.example.com]}\n  \
+                   trust: {certificateAuthorities: [{name: a, certificate: {file: ca.crt}}]}\n";
+    let downloads = |more: &str| {
+        let unsigned = artefacts(more).replace("    keyrings: [{file: artefacts-keys.asc}]\n", "    unsigned: true\n");
+        render(&format!("{cluster}{unsigned}"), "  components: {kubelet: {source: tree}}\n").downloads.expect("a tree")
+    };
+    let plain = downloads("");
+    assert_eq!(plain.provenance, Provenance::Unsigned {}, "nobody was asked whose signature it is");
+    assert_eq!(plain.proxy.as_ref().map(|proxy| proxy.expose()), Some("http://p:2"));
+    assert!(plain.no_proxy.contains(&"a.example.com".to_owned()), "{:?}", plain.no_proxy);
+    let authority = include_str!("../../../examples/ca.crt");
+    assert_eq!(plain.certificate_authorities.as_deref(), Some(authority));
+    let own = downloads("    certificateAuthority: {file: ca.crt}\n");
+    assert_eq!(own.certificate_authorities, Some(authority.repeat(2)));
+    assert!(render(&artefacts(""), "").downloads.is_none(), "without trees there is nothing to download");
+}
+
+#[test]
+fn flatcar_has_its_links_where_it_looks_for_programs() {
+    let bundle = render(&artefacts(""), "  os: flatcar\n  source: tree\n");
+    assert!(tree(&bundle, Component::Runc).links.keys().any(|link| *link == *"/opt/bin/runc"));
+    let unit = text(&bundle, "/etc/systemd/system/containerd.service");
+    assert!(unit.contains("ExecStart=/opt/bin/containerd\n") && unit.contains("PATH=/opt/bin:"), "{unit}");
+    assert!(text(&bundle, "/etc/systemd/system/kubelet.service").contains("ExecStart=/opt/bin/kubelet "));
+}
+
+/// Whatever brings the kubelet, it waits for the same.
+#[test]
+fn the_kubelet_of_a_tree_is_gated_as_one_of_the_image() {
+    let unit = |group: &str| text(&render(&artefacts(""), group), "/etc/systemd/system/kubelet.service").to_owned();
+    assert_eq!(unit("  source: tree\n").replace("/usr/local/bin/kubelet", "/usr/bin/kubelet"), unit(""));
+}
+
+#[test]
+fn a_patch_version_up_is_another_tree_and_a_restart_of_the_kubelet() {
+    let bundle = |version: &str| render(&artefacts(""), &format!("  kubernetesVersion: {version}\n  source: tree\n"));
+    let diff = diff_bundles(&bundle("1.36.2"), &bundle("1.36.3"));
+    let trees: Vec<&str> =
+        diff.changes.iter().filter(|change| change.family == "tree").map(|change| change.subject.as_str()).collect();
+    assert_eq!(trees, ["tree kubectl", "tree kubelet"]);
+    assert_eq!(diff.consequence, Consequence::RestartKubelet, "{:?}", diff.changes);
 }
 
 #[test]
@@ -379,21 +463,18 @@ fn hooks_become_units_that_only_the_bootstrap_starts() {
 
 #[test]
 fn what_the_bootstrap_installs_is_not_asked_of_the_image() {
-    let archive = format!("archive: {{urls: ['https://a/b.tar.gz'], sha256: {}}}", "0a".repeat(32));
-    let group = |slot: &str| {
-        format!(
-            "  containerRuntime: {{source: tree, {archive}}}\n  \
-             hooks: [{{name: box, slot: {slot}, container: {{image: 'a/b:1'}}}}]\n"
-        )
-    };
-    let bundle = render("", &group("after-runtime"));
-    assert!(!bundle.required_programs.iter().any(|program| program.ends_with("/containerd")));
-    assert!(matches!(&bundle.runtime.source, RuntimeSource::Tree(archive) if archive.urls.len() == 1));
-    assert!(text(&bundle, "/etc/systemd/system/containerd.service").contains("ExecStart=/opt/containerd/current/bin/"));
-    assert!(
-        text(&bundle, "/etc/systemd/system/nodestrap-hook-box.service").contains("/opt/containerd/current/bin/ctr -n")
-    );
-    let error = render_bundle(&complete("", &group("before-runtime")), "workers");
+    let group =
+        |slot: &str| format!("  source: tree\n  hooks: [{{name: box, slot: {slot}, container: {{image: 'a/b:1'}}}}]\n");
+    let bundle = render(&artefacts(""), &group("after-runtime"));
+    assert_eq!(bundle.required_programs, []);
+    assert_eq!(bundle.runtime.source, RuntimeSource::Tree);
+    let unit = text(&bundle, "/etc/systemd/system/containerd.service");
+    assert!(unit.contains("ExecStart=/usr/local/bin/containerd\n") && !unit.contains("PATH="), "{unit}");
+    assert!(text(&bundle, "/etc/systemd/system/nodestrap-hook-box.service").contains("=/usr/local/bin/ctr -n"));
+    let only = render(&artefacts(""), "  components: {kubelet: {source: tree}}\n");
+    assert_eq!((only.trees.len(), only.runtime.source), (1, RuntimeSource::Preinstalled));
+    assert!(only.required_programs.iter().any(|program| *program == *"/usr/bin/containerd"));
+    let error = render_bundle(&complete(&artefacts(""), &group("before-runtime")), "workers");
     assert!(matches!(error, Err(RenderError::HookBeforeRuntime { slot: "before-runtime", .. })));
 }
 

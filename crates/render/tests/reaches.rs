@@ -10,9 +10,7 @@ use render::render_group;
 use serde_json::{Map, Value, json};
 use spec::{CompleteSpec, Source};
 
-/// As much of a key as is looked at.
-const KEYS: &str =
-    "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDMEZUolNotARealKeyAtAllAAAAAAAA\n-----END PGP PUBLIC KEY BLOCK-----\n";
+const KEYS: &str = include_str!("../../../examples/artefacts-keys.asc");
 const SHA256: &str = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const OTHER_SHA256: &str = "1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b";
 
@@ -176,6 +174,10 @@ fn sparing() -> Setting {
         "apiServer": "https://10.0.0.10:6443",
         "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "pki/pki/ca.crt"}},
         "pki": {"folder": "pki"},
+        "artefacts": {
+            "store": "https://artefacts.example.com", "manifest": {"file": "artefacts.json"}, "keyrings": [KEYS],
+            "certificateAuthority": {"file": "ca.crt"},
+        },
         "sysctls": {"vm.max_map_count": "1", "vm.swappiness": "1"},
         "kernelModules": ["ip_vs"],
         "fileAssets": [asset("/etc/a", "1"), asset("/etc/b", "1")],
@@ -199,9 +201,7 @@ fn sparing() -> Setting {
             "store": {"urls": ["https://store.example.com/b"]},
         },
     });
-    let unpacking = json!({
-        "containerRuntime": {"source": "tree", "archive": {"urls": ["https://x.example.com/c.tar.gz"], "sha256": SHA256}},
-    });
+    let unpacking = json!({"source": "tree", "components": {"runc": {"source": "preinstalled"}}});
     let changes: Vec<Change> = vec![
         (&["cluster", "name"], json!("other")),
         (&["cluster", "kubernetesVersion"], json!("1.36.2")),
@@ -219,7 +219,12 @@ fn sparing() -> Setting {
         (&["cluster", "trust", "certificateAuthorities"], json!([{"name": "a", "certificate": {"file": "ca.crt"}}])),
         (&["cluster", "trust", "keyrings"], json!([{"name": "a", "keys": KEYS}])),
         (&["cluster", "assets", "containerRegistry"], json!("registry.example.com")),
-        (&["cluster", "assets", "fileRepositories"], json!(["https://files.example.com"])),
+        (&["cluster", "artefacts", "store"], json!("https://other.example.com")),
+        (&["cluster", "artefacts", "mirrors"], json!(["file:///srv/artefacts"])),
+        (&["cluster", "artefacts", "keyrings"], json!([KEYS, KEYS])),
+        (&["cluster", "artefacts", "unsigned"], json!(true)),
+        (&["cluster", "artefacts", "minimumSerial"], json!(1)),
+        (&["cluster", "artefacts", "certificateAuthority"], json!({"file": "pki/pki/ca.crt"})),
         (&["cluster", "registryMirrors"], json!({"docker.io": ["https://mirror.example.com"]})),
         (&["cluster", "ntpServers"], json!(["time.example.com"])),
         (&["cluster", "sysctls", "vm.max_map_count"], json!("3")),
@@ -265,8 +270,13 @@ fn sparing() -> Setting {
         (&["nodeGroups", "plain", "machines", "prefixDelegation"], json!(true)),
         (&["nodeGroups", "plain", "machines", "desired"], json!(2)),
         (&["nodeGroups", "plain", "kubelet", "config", "registryPullQPS"], json!(6)),
-        (&["nodeGroups", "unpacking", "containerRuntime", "archive", "sha256"], json!(OTHER_SHA256)),
-        (&["nodeGroups", "unpacking", "containerRuntime", "binary"], json!("/opt/c/bin/containerd")),
+        (&["nodeGroups", "plain", "architecture"], json!("arm64")),
+        (&["nodeGroups", "plain", "source"], json!("tree")),
+        (&["nodeGroups", "plain", "components", "kubectl", "source"], json!("tree")),
+        (&["nodeGroups", "unpacking", "source"], json!("preinstalled")),
+        (&["nodeGroups", "unpacking", "components", "kubectl", "version"], json!("1.36.2")),
+        (&["nodeGroups", "unpacking", "components", "runc", "source"], json!("tree")),
+        (&["nodeGroups", "unpacking", "containerRuntime", "cniBinaries"], json!("/usr/lib/cni")),
     ];
     Setting {
         cluster,

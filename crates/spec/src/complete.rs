@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use bundle::{Artefact, Component, Provenance, RelativePath};
+
+use crate::artefacts::{ManifestFile, S3Credentials, Serial};
+use crate::contents::PublicKeys;
 use crate::items::{
-    AdditionalUserData, Addresses, Archive, ExecCredential, ExtraUnit, FileAsset, Hook, Keyring, Labels, MaxPods,
-    Networks, Package, SecretText, Taints, TrustedAuthority,
+    AdditionalUserData, Addresses, ExecCredential, ExtraUnit, FileAsset, Hook, Keyring, Labels, MaxPods, Networks,
+    SecretText, Taints, TrustedAuthority,
 };
 use crate::mistake::Mistake;
 use crate::origin::Setting;
 use crate::record::{
-    Case, Config, Containerd, Etcd, Flags, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler, Kubelet,
-    Leaf, Maybe, Nested, Required, RequiredNested, record,
+    Case, Config, Containerd, Etcd, Flags, Given, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler,
+    Kubelet, Leaf, Maybe, Nested, Required, RequiredNested, record,
 };
 use crate::texts::{
-    AbsolutePath, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry, Registry, Sha256,
-    Sha512, SysctlName, WebUrl,
+    AbsolutePath, ComponentVersion, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry,
+    Registry, Sha256, Sha512, StoreUrl, SysctlName, WebUrl,
 };
 use crate::values::{
-    ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
-    Installation, KubeVersion, Layout, Os, PodNetwork, Provider, Reservation, Role, Runtime, RuntimeSource,
+    ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
+    GroupName, Installation, KubeVersion, Layout, Os, PodNetwork, Provider, Reservation, Role, Runtime, SourceKind,
 };
 
 /// No `Option` is left to be defaulted: what may be `None` is then not there. `groups` are sorted by name.
@@ -27,6 +31,8 @@ pub struct CompleteSpec {
     pub name: Setting<ClusterName>,
     pub cluster: CompleteCluster,
     pub groups: Vec<CompleteNodeGroup>,
+    /// On whose word artefacts are used; `None` without artefacts.
+    pub provenance: Option<Provenance>,
     /// What the user should know about decisions of theirs that hold all the same.
     pub warnings: Vec<Mistake>,
 }
@@ -35,6 +41,15 @@ pub struct CompleteSpec {
 pub struct CompleteNodeGroup {
     pub name: Setting<GroupName>,
     pub spec: CompleteGroup,
+    /// What the verified manifest has for each component that is a tree.
+    pub pinned: BTreeMap<Component, Pinned>,
+}
+
+/// An artefact for the nodes of a group, and where its programs are linked from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    pub artefact: Artefact,
+    pub links: BTreeMap<AbsolutePath, RelativePath>,
 }
 
 record!(
@@ -59,6 +74,8 @@ record!(
         proxy: Nested<CompleteProxy> = "proxy",
         /// What nodes believe besides what their image believes.
         trust: Nested<CompleteTrust> = "trust",
+        /// Programs that nodes get from a store: which there are, where, and who vouches for them.
+        artefacts: Given<CompleteArtefacts> = "artefacts",
         /// Where nodes fetch what they need, if not from its makers.
         assets: Nested<CompleteAssets> = "assets",
         /// Mirrors of image registries: host of the registry, then base URLs in the order in which they are tried.
@@ -151,7 +168,7 @@ record!(
     TrustSpec => CompleteTrust {
         /// Certificate authorities of servers: registries, mirrors, proxies.
         certificate_authorities: Leaf<Vec<TrustedAuthority>> = "certificateAuthorities",
-        /// OpenPGP keys that sign manifests.
+        /// OpenPGP keys for what a node itself verifies; those for `artefacts` stand there.
         keyrings: Leaf<Vec<Keyring>> = "keyrings",
     }
 );
@@ -175,8 +192,44 @@ record!(
     AssetsSpec => CompleteAssets {
         /// A registry that holds copies of all images of Kubernetes. Default: registry.k8s.io
         container_registry: Leaf<Registry> = "containerRegistry",
-        /// Base URLs of mirrors of files: the archive of a runtime is looked for there first, under the path of its address.
-        file_repositories: Leaf<Vec<WebUrl>> = "fileRepositories",
+    }
+);
+
+record!(
+    "artefacts",
+    /// Programs that nodes get from a store. `nodestrap publish` makes one.
+    ArtefactsSpec => CompleteArtefacts {
+        /// Where places of the manifest lie: https, s3://BUCKET/FOLDER, or file:///FOLDER on the node.
+        store: Required<StoreUrl> = "store",
+        /// Copies of the store, tried after it in this order.
+        mirrors: Leaf<Vec<StoreUrl>> = "mirrors",
+        /// What there is, by size and digest. It is verified here; nodes get what it says of their own artefacts.
+        manifest: Required<ManifestFile> = "manifest",
+        /// OpenPGP keys (ASCII armour, or `{file: …}`), one of which must have signed the manifest.
+        keyrings: Leaf<Vec<PublicKeys>> = "keyrings",
+        /// Whether a manifest without a signature will do. `nodestrap status` says so for ever.
+        unsigned: Leaf<bool> = "unsigned",
+        /// Older manifests are refused, also if they are signed.
+        minimum_serial: Leaf<Serial> = "minimumSerial",
+        /// Whom to believe that it is the store, besides what the image trusts.
+        certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
+        /// For stores in buckets.
+        s3: Given<CompleteS3> = "s3",
+    }
+);
+
+record!(
+    "s3",
+    /// Where buckets are, and how a node proves that it may read them.
+    S3Spec => CompleteS3 {
+        /// The region of the buckets.
+        region: Required<Name> = "region",
+        /// The service, if it is not that of AWS.
+        endpoint: Maybe<WebUrl> = "endpoint",
+        /// Whether the bucket stands in the path, not in the name of the host.
+        path_style: Leaf<bool> = "pathStyle",
+        /// instance-role (the default): what the provider gives to the machine; or {accessKey, secretKey, sessionToken}.
+        credentials: Leaf<S3Credentials> = "credentials",
     }
 );
 
@@ -232,7 +285,7 @@ record!(
     /// A place for bundles.
     StoreDefaultsSpec => StoreDefaults {
         /// Base URLs; mirrors, tried in order. A bundle is there under its digest.
-        urls: Maybe<Vec<WebUrl>> = "urls",
+        urls: Maybe<Vec<StoreUrl>> = "urls",
         /// Whom to believe that it is the store, besides what the image trusts.
         certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
     }
@@ -260,7 +313,7 @@ record!(
     /// A place for bundles.
     StoreSpec => CompleteStore {
         /// Base URLs; mirrors, tried in order. A bundle is there under its digest.
-        urls: Leaf<Vec<WebUrl>> = "urls",
+        urls: Leaf<Vec<StoreUrl>> = "urls",
         /// Whom to believe that it is the store, besides what the image trusts.
         certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
     }
@@ -371,8 +424,14 @@ record!(
         role: Leaf<Role> = "role",
         /// The operating system of the image. Default: debian.
         os: Leaf<Os> = "os",
+        /// What the machines are made of. Default: amd64.
+        architecture: Leaf<Architecture> = "architecture",
         /// The release of the kubelet, if not that of the cluster: up to three minors older, never newer.
         kubernetes_version: Leaf<KubeVersion> = "kubernetesVersion",
+        /// Where programs come from: preinstalled (the image brings them) or tree (nodestrap does, from `artefacts`).
+        source: Leaf<SourceKind> = "source",
+        /// The programs one by one, where they differ from `source` or need another version.
+        components: Nested<CompleteComponents> = "components",
         /// The machines, for launch templates and for what depends on their size.
         machines: Nested<CompleteMachines> = "machines",
         /// Set by the kubelet when the node registers. Of the domains kubernetes.io and k8s.io only what a kubelet may set.
@@ -401,6 +460,36 @@ record!(
         additional_user_data: Leaf<Vec<AdditionalUserData>> = "additionalUserData",
         /// How what a node receives reaches it, where it differs from the cluster's.
         delivery: Nested<CompleteDelivery> = "delivery",
+    }
+);
+
+record!(
+    "components",
+    /// Programs of a node that are installed by themselves.
+    ComponentsSpec => CompleteComponents {
+        /// The kubelet; its version is kubernetesVersion.
+        kubelet: Nested<CompleteComponent> = "kubelet",
+        /// For people and hooks. Default of its version: kubernetesVersion.
+        kubectl: Nested<CompleteComponent> = "kubectl",
+        /// The container runtime, with its shims. If the image brings it, its version decides how it is configured.
+        containerd: Nested<CompleteComponent> = "containerd",
+        /// What containerd starts containers with.
+        runc: Nested<CompleteComponent> = "runc",
+        /// What connects pods to their network.
+        cni_plugins: Nested<CompleteComponent> = "cniPlugins",
+        /// For people who look at a runtime; only if it is asked for.
+        crictl: Nested<CompleteComponent> = "crictl",
+    }
+);
+
+record!(
+    "a component",
+    /// Where a program comes from, and which version.
+    ComponentSpec => CompleteComponent {
+        /// preinstalled or tree. Default: that of the group.
+        source: Maybe<SourceKind> = "source",
+        /// Of a tree. Default: what goes with kubernetesVersion.
+        version: Maybe<ComponentVersion> = "version",
     }
 );
 
@@ -452,14 +541,8 @@ record!(
     ContainerRuntimeSpec => CompleteContainerRuntime {
         /// Which one. Default: by the operating system.
         name: Leaf<Runtime> = "name",
-        /// Where it comes from. Default: preinstalled.
-        source: Leaf<RuntimeSource> = "source",
         /// Absolute path of its program; its presence is checked before anything is changed.
         binary: Leaf<AbsolutePath> = "binary",
-        /// Where it is downloaded from; for the sources tree and sysext.
-        archive: Maybe<Archive> = "archive",
-        /// For the source package.
-        package: Maybe<Package> = "package",
         /// The image of the pause container; a tag or digest is needed.
         sandbox_image: Leaf<Image> = "sandboxImage",
         /// Folder of the CNI plug-ins.

@@ -20,6 +20,15 @@ pub(crate) const API_VERSION: &str = "nodestrap.io/v1alpha1";
 pub struct Spec {
     pub(crate) documents: Documents,
     pub(crate) sources: Rc<Sources>,
+    /// `None`: nothing is refused for its dates.
+    pub(crate) now: Option<trust::Timestamp>,
+}
+
+impl Spec {
+    /// When it is, for what has an end; nothing but refusals hangs on it.
+    pub fn at(self, now: trust::Timestamp) -> Self {
+        Self { now: Some(now), ..self }
+    }
 }
 
 #[derive(Clone)]

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use crate::contents::{HookText, PublicKeys, UnitText};
 use crate::record::{Context, Place, SpecValue, item};
 use crate::syntax;
-use crate::texts::{
-    ADDRESS, AbsolutePath, Duration, Image, Line, MediaType, NETWORK, Name, Sha256, UnitName, VariableName, WebUrl,
-};
+use crate::texts::{ADDRESS, AbsolutePath, Duration, Image, Line, MediaType, NETWORK, Name, UnitName, VariableName};
 use crate::tree::{Kind, Node};
 use crate::values::Secret;
 use crate::values::{
@@ -605,27 +603,5 @@ item!(
         name: Name = "name",
         /// ASCII armour, or `{file: …}`.
         keys: PublicKeys = "keys",
-    }
-);
-
-item!(
-    "an archive",
-    /// Where a runtime is downloaded from.
-    Archive {
-        /// Mirrors, tried in order.
-        urls: Vec<WebUrl> = "urls",
-        /// Of the archive.
-        sha256: Sha256 = "sha256",
-    }
-);
-
-item!(
-    "a package",
-    /// A package of the distribution.
-    Package {
-        /// Its name.
-        name: Line = "name",
-        /// The exact version.
-        version: Line = "version",
     }
 );

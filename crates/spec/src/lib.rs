@@ -5,6 +5,7 @@
 //! [`Origin`]; text and JSON of it; [`explain`]. Fails with [`Mistake`]s: all at once, each with its place, none with a
 //! secret in it.
 
+mod artefacts;
 mod catalog;
 mod complete;
 mod completion;
@@ -41,13 +42,15 @@ mod written;
 mod yaml;
 
 pub use crate::pki::{PKI_FILES, PkiFolder};
+pub use artefacts::{ManifestFile, S3Credentials, Serial};
 pub use catalog::newest_kubernetes;
 pub use complete::{
-    CompleteAssets, CompleteCluster, CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl,
-    CompleteEtcd, CompleteGroup, CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy,
-    CompleteKubeScheduler, CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap,
-    CompletePki, CompleteProxy, CompleteReport, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
-    DeliveryDefaults, NodestrapDefaults, StoreDefaults,
+    CompleteArtefacts, CompleteAssets, CompleteCluster, CompleteComponent, CompleteComponents,
+    CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl, CompleteEtcd, CompleteGroup,
+    CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler,
+    CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap, CompletePki,
+    CompleteProxy, CompleteReport, CompleteS3, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
+    DeliveryDefaults, NodestrapDefaults, Pinned, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};
@@ -57,8 +60,8 @@ pub use explain::{Explanation, NotFound, explain, explain_all, paths};
 pub use expression::Expression;
 pub use instances::max_pods_map;
 pub use items::{
-    AdditionalUserData, Addresses, Archive, Content, ExecCredential, ExtraUnit, FileAsset, FileMode, Hook,
-    HookContainer, Keyring, Labels, MaxPods, Networks, Package, SecretText, Taints, TrustedAuthority,
+    AdditionalUserData, Addresses, Content, ExecCredential, ExtraUnit, FileAsset, FileMode, Hook, HookContainer,
+    Keyring, Labels, MaxPods, Networks, SecretText, Taints, TrustedAuthority,
 };
 pub use mistake::{Colour, Mistake, Severity, render_mistakes};
 pub use origin::{Origin, Position, Setting};
@@ -66,13 +69,14 @@ pub use resolve::{Parsed, parse};
 pub use schema::json_schema;
 pub use source::Source;
 pub use texts::{
-    AbsolutePath, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName, Name, NoProxyEntry,
-    Registry, Sha256, Sha512, SysctlName, UnitName, VariableName, WebUrl,
+    AbsolutePath, ComponentVersion, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName,
+    Name, NoProxyEntry, Registry, Sha256, Sha512, StoreUrl, SysctlName, UnitName, VariableName, WebUrl,
 };
+pub use trust::Timestamp;
 pub use values::{
-    ApiServerUrl, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName, GroupName,
-    HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED, Reservation,
-    Role, Runtime, RuntimeSource, Secret, Taint, TaintEffect,
+    ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
+    GroupName, HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED,
+    Reservation, Role, Runtime, Secret, SourceKind, Taint, TaintEffect,
 };
 pub use view::SecretDisplay;
 pub use yaml::{render_config_yaml, render_yaml, write_yaml};

@@ -14,7 +14,7 @@ use crate::items::MaxPods;
 use crate::origin::Origin;
 use crate::path::{Step, join};
 use crate::record::Record as _;
-use crate::values::{DeliveryFormat, KubeVersion, Layout, Os, PodNetwork, Provider, Role, Runtime, RuntimeSource};
+use crate::values::{DeliveryFormat, KubeVersion, Layout, Os, PodNetwork, Provider, Role, Runtime, SourceKind};
 use crate::view::{Look, SecretDisplay, View};
 use crate::written::Written;
 
@@ -34,7 +34,7 @@ pub(crate) struct Reach<'a> {
 struct Way {
     is_control_plane: bool,
     has_mirrors: bool,
-    has_archive: bool,
+    has_trees: bool,
     /// Paths of what those settings are derived from that are written to its nodes. `group.` stands for the group's own.
     sources: BTreeSet<String>,
 }
@@ -162,7 +162,7 @@ impl Way {
         Self {
             is_control_plane: group.spec.role.value == Role::ControlPlane,
             has_mirrors: runtime.name.value != Runtime::Docker,
-            has_archive: runtime.archive.is_some(),
+            has_trees: group.spec.components.trees().next().is_some(),
             sources: sources(spec, group),
         }
     }
@@ -246,7 +246,9 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
         ["proxy", "noProxy"] => cluster.proxy.http.is_some() || cluster.proxy.https.is_some(),
         ["proxy", ..] => true,
         ["report", ..] => cluster.report.webhook.is_some(),
-        ["assets", "fileRepositories"] => way.has_archive,
+        // Who vouches is not written down but verified, and a manifest counts for what it says of trees.
+        ["artefacts", "keyrings" | "unsigned" | "minimumSerial", ..] => false,
+        ["artefacts", ..] => way.has_trees,
         ["registryMirrors", ..] => way.has_mirrors,
         // By their flags, if at all.
         ["etcd", "members" | "domain" | "dataFolder"] => false,
@@ -268,6 +270,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
     let may_need_store = format != DeliveryFormat::Folder && provider != Provider::Metal;
     let size_is_known = provider == Provider::Aws && group.machines.instance_type.is_some();
     match field {
+        ["architecture"] => group.components.trees().next().is_some(),
         ["machines", "prefixDelegation"] => size_is_known && group.max_pods.value == MaxPods::Map,
         ["reservation"] => size_is_known,
         ["kubelet", "binary"] => layout != Layout::Eksctl || group.os.value != Os::Ubuntu,
@@ -282,11 +285,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
         ["containerRuntime", "cniBinaries"] => cluster.networking.pod_network.value == PodNetwork::Bridge,
         ["containerRuntime", "binary"] => {
             let runs_hooks = group.hooks.value.iter().any(|hook| hook.container.is_some());
-            match (runtime.source.value, runtime.name.value) {
-                (RuntimeSource::Preinstalled, _) | (RuntimeSource::Tree, Runtime::Containerd) => true,
-                (_, Runtime::CriO) => false,
-                _ => runs_hooks,
-            }
+            group.source.value != SourceKind::Torcx || runs_hooks
         }
         ["delivery", "compression"] => {
             matches!(provider, Provider::Aws | Provider::Openstack)

@@ -208,6 +208,28 @@ impl<R: Record> Slot for Case<R> {
     }
 }
 
+/// A record that is there only if the user writes it.
+pub(crate) struct Given<R>(PhantomData<R>);
+
+impl<R: Record> Slot for Given<R> {
+    type Spec = Option<Setting<R::Spec>>;
+    type Complete = Option<R>;
+
+    fn decode<'n>(context: Context<'n>, fields: &mut Fields<'n>, name: &'static str) -> Option<Self::Spec> {
+        let Some(entry) = fields.entry(name) else { return Some(None) };
+        let origin = context.drafts.user(entry.key_span);
+        R::decode(context, &entry.value).map(|value| Some(Setting { value, origin }))
+    }
+
+    fn view(complete: &Option<R>, look: Look) -> Option<View<'_>> {
+        complete.as_ref().map(|record| record.view(look))
+    }
+
+    fn schema() -> Value {
+        R::schema()
+    }
+}
+
 impl<R: Record> Slot for RequiredNested<R> {
     type Spec = R::Spec;
     type Complete = R;

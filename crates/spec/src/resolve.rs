@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::str::FromStr;
 
+use crate::artefacts::{ManifestFile, SIGNATURE_SUFFIX};
 use crate::completion;
 use crate::contents::{KEYS, SHAPE_OF_KEYS};
 use crate::decode::Drafts;
@@ -43,7 +44,9 @@ impl Parsed {
         let contents: Contents = self.references.iter().map(|reference| (key(reference), read(reference))).collect();
         let (decoded, mistakes) = decode(&self.sources, &Files::Given(&contents));
         match decoded {
-            Some(documents) if mistakes.is_empty() => Ok(Spec { documents, sources: Rc::clone(&self.sources) }),
+            Some(documents) if mistakes.is_empty() => {
+                Ok(Spec { documents, sources: Rc::clone(&self.sources), now: None })
+            }
             _ => Err(mistakes),
         }
     }
@@ -124,6 +127,14 @@ impl Files<'_> {
         let (node, reference) = reference(drafts, node, field)?;
         let text = self.read(drafts, node, &reference)?;
         drafts.checked(node, check(&text).map_err(|invalid| within(&reference, invalid))).map(|()| text)
+    }
+
+    /// `{file: path}` of a manifest, with what lies beside it as its signature.
+    pub(crate) fn manifest<'n>(&self, drafts: &'n Drafts<'n>, node: &'n Node) -> Option<ManifestFile> {
+        let (node, reference) = reference(drafts, node, "manifest")?;
+        let beside = FileReference { path: format!("{}{SIGNATURE_SUFFIX}", reference.path), ..reference.clone() };
+        let (text, signature) = (self.read(drafts, node, &reference), self.content(&beside));
+        Some(ManifestFile::new(reference.path, text?, signature?))
     }
 
     /// The text of a file, or why it cannot be had; `None` while references are only collected.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 pub use bundle::{AbsolutePath, UnitName};
 use serde_json::{Value, json};
 
+use crate::artefacts;
 use crate::config::is_canonical_int;
 use crate::record::{Context, SpecValue};
 use crate::syntax;
@@ -107,6 +108,14 @@ checked_texts!(
     NoProxyEntry(crate::no_proxy::validate_entry, ".example.com", "^[^,\\s]+$"),
     /// The name of a header of a web request.
     HeaderName(syntax::validate_header_name, "Authorization", "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
+    /// Where artefacts or bundles lie: a web address, a bucket, a folder of the node.
+    StoreUrl(
+        artefacts::validate_store_url,
+        "https://artefacts.example.com/nodes",
+        "^(https?://[^/?#@\\s]+([/?][^#\\s]*)?|s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^?#\\s]*)?|file:///[^?#\\s]+)$"
+    ),
+    /// The version of a component, as the manifest of artefacts has it.
+    ComponentVersion(artefacts::validate_component_version, "2.4.2", "^[0-9A-Za-z][0-9A-Za-z.+_-]*$"),
     /// A media type.
     MediaType(syntax::validate_media_type, "text/x-shellscript", "^[A-Za-z0-9.+_-]+/[A-Za-z0-9.+_-]+$"),
 );

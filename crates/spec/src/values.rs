@@ -5,10 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use bundle::{InvalidName, UnknownWord};
-pub use bundle::{
-    Layout, Necessity, Os, Provider, Role, RuntimeName as Runtime, Secret, Slot as HookSlot,
-    SourceKind as RuntimeSource,
-};
+pub use bundle::{Layout, Necessity, Os, Provider, Role, RuntimeName as Runtime, Secret, Slot as HookSlot, SourceKind};
 
 use crate::syntax;
 
@@ -118,7 +115,7 @@ macro_rules! words_of_a_spec {
     };
 }
 
-words_of_a_spec!(Layout, Necessity, Os, Provider, Role, Runtime, HookSlot, RuntimeSource);
+words_of_a_spec!(Layout, Necessity, Os, Provider, Role, Runtime, HookSlot, SourceKind);
 
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -198,6 +195,13 @@ choice!(
         /// Where the provider and the format take it.
         Auto = "auto",
         Never = "never",
+    }
+);
+choice!(
+    /// What the programs of a node were compiled for.
+    Architecture {
+        Amd64 = "amd64",
+        Arm64 = "arm64",
     }
 );
 choice!(

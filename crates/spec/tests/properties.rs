@@ -357,7 +357,7 @@ proptest! {
 
 #[test]
 fn examples_complete_to_themselves() {
-    for name in ["minimal.yaml", "full.yaml"] {
+    for name in ["minimal.yaml", "full.yaml", "bare-debian.yaml", "private-bucket.yaml"] {
         let text = expect_complete(&example(name)).to_yaml(SecretDisplay::Shown);
         assert_eq!(expect_complete(&text).to_yaml(SecretDisplay::Shown), text);
     }

@@ -143,7 +143,7 @@ const WRONG: &[(&str, &str)] = &[
     ("proxy: {http: \"http://proxy.example.com\", noProxy: [\"a.example.com,b.example.com\"]}", ""),
     ("ntpServers: [\"https://ntp.example.com\"]", ""),
     ("assets: {containerRegistry: \"https://registry.example.com\"}", ""),
-    ("assets: {fileRepositories: [files.example.com]}", ""),
+    ("artefacts: {store: files.example.com, manifest: {file: a.json}}", ""),
     ("registryMirrors: {\"https://docker.io\": [\"https://mirror.example.com\"]}", ""),
     ("registryMirrors: {docker.io: [mirror.example.com]}", ""),
     ("report: {webhook: example.com}", ""),

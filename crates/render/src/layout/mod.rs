@@ -37,10 +37,9 @@ struct Decisions {
 
 fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -> Result<Bundle, RenderError> {
     let (cluster, group_name, group) = (&spec.cluster, &group.name.value, &group.spec);
-    let container_runtime = &group.container_runtime;
 
     let mut part = system::render_system(cluster, group, &layout.proxied_units)?;
-    part.add(runtime::render_runtime(container_runtime, &cluster.registry_mirrors.value)?);
+    part.add(runtime::render_runtime(group, &cluster.registry_mirrors.value)?);
     part.add(extras::render_extra_units(&group.units.value)?);
     part.add(layout.kubelet);
     part.files.extend(extras::render_file_assets(group)?);
@@ -48,7 +47,7 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
     part.files.extend(hook_files);
 
     let mut required_programs = layout.programs;
-    required_programs.extend(runtime::required_program(container_runtime));
+    required_programs.extend(runtime::required_program(group));
     Ok(Bundle {
         cluster: spec.name.value.to_string(),
         group: group_name.to_string(),
@@ -58,7 +57,10 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
         files: part.files,
         units: part.units,
         hooks,
-        runtime: runtime::describe(container_runtime, &cluster.assets.file_repositories.value)?,
+        runtime: runtime::describe(group)?,
+        // The image of these layouts brings everything.
+        trees: Vec::new(),
+        downloads: None,
         gate: layout.gate,
         join: join(cluster, group, layout.kubelet_unit)?,
         pod_network: None,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, Start};
 use serde_json::{Map, Value, json};
-use spec::{CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, Role, RuntimeSource, render_yaml};
+use spec::{CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, Role, SourceKind, render_yaml};
 
 use super::{
     Decisions, arguments, assemble, command_line, credential_path, credential_program, environment_file,
@@ -153,7 +153,7 @@ fn bootstrap_unit(
     settings: &CompleteTectonic,
     stages: &[Stage],
 ) -> Result<Vec<u8>, RenderError> {
-    let skip_torcx = group.container_runtime.source.value != RuntimeSource::Torcx;
+    let skip_torcx = group.source.value != SourceKind::Torcx;
     let mut flags = vec![
         format!("--kubeconfig={}", credential_path(group)?),
         format!("--kubelet-env-path={GATE_PATH}"),

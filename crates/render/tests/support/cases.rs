@@ -1,6 +1,6 @@
 //! Each folder `golden/<case>` with its `spec.yaml`, completed and rendered.
 //!
-//! A spec has one group. The files that it may name are `ca.crt` (the one of the examples) and those of the folder `pki`,
+//! A spec has one group. The files that it may name are `ca.crt` and the manifest of artefacts of the examples, and those of the folder `pki`,
 //! which are made for its API server.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<String> =
         cases.filter_map(|folder| folder.file_name().map(|name| name.to_string_lossy().into_owned())).collect();
     names.sort();
-    assert!(names.len() >= 60, "cases got lost: {names:?}");
+    assert!(names.len() >= 59, "cases got lost: {names:?}");
     names
 }
 
@@ -56,8 +56,13 @@ pub(crate) fn file(path: &str, keys: &Files) -> Result<Vec<u8>, String> {
     match path.strip_prefix("pki/").and_then(|below| keys.get(below)) {
         Some(content) => Ok(content.clone().into_bytes()),
         None if path == "ca.crt" => Ok(authority().into_bytes()),
+        None if path.starts_with("artefacts") => example(path),
         None => Err(format!("there is no {path}")),
     }
+}
+
+fn example(name: &str) -> Result<Vec<u8>, String> {
+    fs::read(tests().join("../../../examples").join(name)).map_err(|error| error.to_string())
 }
 
 /// Public, and the same in every run.

@@ -31,16 +31,47 @@ pub(crate) struct Release {
     pub(crate) sandbox_image: &'static str,
     /// The tag of its image: version of etcd, dash, revision of the image.
     pub(crate) etcd_version: &'static str,
+    pub(crate) programs: Programs,
     /// The kubelet's tables.
     kubelet: Component,
 }
 
-const fn release(minor: u32, patch: u32, sandbox_image: &'static str, etcd_version: &'static str) -> Release {
-    Release { newest: KubeVersion { major: 1, minor, patch }, sandbox_image, etcd_version, kubelet: Component::Kubelet }
+/// Versions of what a node runs besides Kubernetes itself, if nodestrap brings it.
+#[derive(Clone, Copy)]
+pub(crate) struct Programs {
+    /// One that its makers support with this release of Kubernetes, and that reads version 3 of its configuration.
+    pub(crate) containerd: &'static str,
+    /// Of the line that this containerd is tested with.
+    pub(crate) runc: &'static str,
+    pub(crate) cni_plugins: &'static str,
+    /// It has the minor releases of Kubernetes.
+    pub(crate) crictl: &'static str,
+}
+
+const fn programs(
+    containerd: &'static str,
+    runc: &'static str,
+    cni_plugins: &'static str,
+    crictl: &'static str,
+) -> Programs {
+    Programs { containerd, runc, cni_plugins, crictl }
+}
+
+const fn release(
+    minor: u32,
+    patch: u32,
+    sandbox_image: &'static str,
+    etcd_version: &'static str,
+    programs: Programs,
+) -> Release {
+    let newest = KubeVersion { major: 1, minor, patch };
+    Release { newest, sandbox_image, etcd_version, programs, kubelet: Component::Kubelet }
 }
 
 const fn release_of_tectonic(minor: u32, patch: u32) -> Release {
-    let release = release(minor, patch, "gcr.io/google_containers/pause-amd64:3.1", "3.1.12");
+    // Its nodes have docker, and get no programs from nodestrap.
+    let none = programs("", "", "", "");
+    let release = release(minor, patch, "gcr.io/google_containers/pause-amd64:3.1", "3.1.12", none);
     Release { kubelet: Component::KubeletOfTectonic, ..release }
 }
 
@@ -50,13 +81,13 @@ static RELEASES_OF_TECTONIC: &[Release] =
 
 /// Ascending.
 static RELEASES: &[Release] = &[
-    release(30, 14, "registry.k8s.io/pause:3.9", "3.5.15-0"),
-    release(31, 14, "registry.k8s.io/pause:3.10", "3.5.24-0"),
-    release(32, 13, "registry.k8s.io/pause:3.10", "3.5.24-0"),
-    release(33, 13, "registry.k8s.io/pause:3.10", "3.5.24-0"),
-    release(34, 4, "registry.k8s.io/pause:3.10.1", "3.6.5-0"),
-    release(35, 4, "registry.k8s.io/pause:3.10.1", "3.6.6-0"),
-    release(36, 3, "registry.k8s.io/pause:3.10.2", "3.6.8-0"),
+    release(30, 14, "registry.k8s.io/pause:3.9", "3.5.15-0", programs("2.1.9", "1.3.6", "1.7.1", "1.30.0")),
+    release(31, 14, "registry.k8s.io/pause:3.10", "3.5.24-0", programs("2.1.9", "1.3.6", "1.7.1", "1.31.0")),
+    release(32, 13, "registry.k8s.io/pause:3.10", "3.5.24-0", programs("2.1.9", "1.3.6", "1.7.1", "1.32.0")),
+    release(33, 13, "registry.k8s.io/pause:3.10", "3.5.24-0", programs("2.1.9", "1.3.6", "1.7.1", "1.33.0")),
+    release(34, 4, "registry.k8s.io/pause:3.10.1", "3.6.5-0", programs("2.1.9", "1.3.6", "1.7.1", "1.34.0")),
+    release(35, 4, "registry.k8s.io/pause:3.10.1", "3.6.6-0", programs("2.2.9", "1.3.6", "1.9.1", "1.35.0")),
+    release(36, 3, "registry.k8s.io/pause:3.10.2", "3.6.8-0", programs("2.4.2", "1.5.2", "1.9.1", "1.36.0")),
 ];
 
 /// What is used if the spec names no version, or none that is known.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::lists::{self, items};
-use super::{Check, control_plane, default, derived, from, networks, or_default, ours, pki_folder};
+use super::{Check, artefacts, control_plane, default, derived, from, networks, or_default, ours, pki_folder};
 use crate::catalog;
 use crate::complete::{
     ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
@@ -48,7 +48,6 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
             || ours("registry.k8s.io"),
             "where Kubernetes publishes its images",
         ),
-        file_repositories: or_default(&spec.assets.file_repositories, Vec::new, "files come from their makers"),
     };
     pki_folder::check_pki_folder(spec, check);
     check_lists(spec, check);
@@ -66,6 +65,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         join: complete_join(&spec.join, name, layout.value, check),
         proxy: complete_proxy(&spec.proxy, spec, &networking, provider.value),
         trust: complete_trust(&spec.trust),
+        artefacts: spec.artefacts.as_ref().map(|written| artefacts::complete_artefacts(written, check)),
         registry_mirrors: or_default(&spec.registry_mirrors, BTreeMap::new, "images come from their own registries"),
         ntp_servers: or_default(&spec.ntp_servers, Vec::new, "the time servers of the image"),
         sysctls: or_default(&spec.sysctls, BTreeMap::new, "what nodestrap needs is set by group"),

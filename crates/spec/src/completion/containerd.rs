@@ -9,8 +9,8 @@ use crate::config_tree::{ConfigNode, ConfigTree};
 use crate::items::Hook;
 use crate::origin::Setting;
 use crate::syntax;
-use crate::texts::{AbsolutePath, Image};
-use crate::values::{PodNetwork, Runtime, RuntimeSource};
+use crate::texts::{AbsolutePath, ComponentVersion, Image};
+use crate::values::{PodNetwork, Runtime};
 
 /// Where things stand in a version of the configuration.
 struct Places {
@@ -69,6 +69,8 @@ const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
 pub(super) struct Inputs<'a> {
     pub(super) group: &'a str,
     pub(super) runtime: Runtime,
+    /// Where it is known.
+    pub(super) version: Option<&'a Setting<ComponentVersion>>,
     pub(super) kubernetes_minor: u32,
     pub(super) spec: &'a GroupSpec,
     pub(super) cluster: &'a CompleteCluster,
@@ -92,7 +94,7 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
         return ConfigTree::new();
     }
     let old = config::find(user, &["version"]).map(config::node_to_json) == Some(json!(2));
-    let release = named_release(inputs.spec);
+    let release = inputs.version.and_then(|version| named_release(version.value.as_str()));
     let names_one_folder = config::find(user, &THIRD_AT_FIRST.cni("bin_dir")).is_some();
     let places = match release {
         _ if old => &SECOND,
@@ -161,12 +163,9 @@ fn say(message: &str, advice: &str) -> (String, String) {
     (message.to_owned(), advice.to_owned())
 }
 
-/// Major and minor of the containerd that the spec has installed, where it says so: `2.1.4-1`, `1:1.7.27`.
-fn named_release(spec: &GroupSpec) -> Option<(u32, u32)> {
-    let runtime = &spec.container_runtime;
-    runtime.source.as_ref().filter(|source| source.value == RuntimeSource::Package)?;
-    let version = runtime.package.as_ref()?.value.version.as_str();
-    let version = version.split_once(':').map_or(version, |(_epoch, version)| version);
+/// Major and minor: `2.1.4`, `v2.1.4+example`.
+fn named_release(version: &str) -> Option<(u32, u32)> {
+    let version = version.strip_prefix('v').unwrap_or(version);
     let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
@@ -183,9 +182,9 @@ fn check_release(
         return;
     }
     if let Some((1, _)) = release {
-        let origin = inputs.spec.container_runtime.package.as_ref().map(|package| &package.origin);
+        let origin = inputs.version.map(|version| &version.origin);
         let advice = match inputs.kubernetes_minor {
-            36.. => "name a package of containerd 2, which Kubernetes 1.36 and newer need",
+            36.. => "name a version of containerd 2, which Kubernetes 1.36 and newer need",
             _ => "write config: {version: 2}",
         };
         check.report(origin, "containerd 1 reads version 2 of its configuration", advice);

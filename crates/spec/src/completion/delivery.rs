@@ -8,7 +8,7 @@ use crate::complete::{
 };
 use crate::items::AdditionalUserData;
 use crate::origin::{Origin, Setting};
-use crate::texts::WebUrl;
+use crate::texts::StoreUrl;
 use crate::values::{Compression, DeliveryFormat, Installation, Os};
 
 /// The group's word, or else the cluster's.
@@ -54,7 +54,7 @@ pub(super) fn complete_delivery(
             .unwrap_or_else(|| default(Compression::Auto, "user data is small in every sense")),
         store: CompleteStore {
             urls: inherit(&spec.store.urls, &cluster.store.urls, "cluster.delivery.store.urls")
-                .unwrap_or_else(|| default(Vec::<WebUrl>::new(), "the whole bundle is in the user data")),
+                .unwrap_or_else(|| default(Vec::<StoreUrl>::new(), "the whole bundle is in the user data")),
             certificate_authority: inherit(
                 &spec.store.certificate_authority,
                 &cluster.store.certificate_authority,

@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use super::cluster::NONE;
 use super::delivery::complete_delivery;
 use super::os::{self, Traits};
-use super::{Check, containerd, default, derived, from, kubelet, lists, or_default, ours, release, secrets};
+use super::{
+    Check, artefacts, components, containerd, default, derived, from, kubelet, lists, or_default, ours, release,
+    secrets,
+};
 use crate::catalog::Component;
 use crate::complete::{
-    CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines, GroupSpec,
-    MachinesSpec,
+    CompleteCluster, CompleteComponents, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines,
+    GroupSpec, MachinesSpec,
 };
 use crate::instances::{self, InstanceType};
 use crate::items::{Labels, MaxPods, Taints};
 use crate::origin::{Origin, Setting};
 use crate::texts::{Line, ModuleName, SysctlName};
-use crate::values::{
-    GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, RuntimeSource, Taint, TaintEffect,
-};
+use crate::values::{GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, Taint, TaintEffect};
 
 /// How many minors a kubelet may be older than the API server.
 const OLDEST_KUBELET: u32 = 3;
@@ -36,6 +37,17 @@ pub(super) fn complete_group(
     check_layout(cluster, &os, &role, check);
     check_role(&role, cluster, check);
     let kubernetes_version = complete_version(spec, cluster, role.value, check);
+    let runtime = runtime_name(spec, cluster, &traits, group);
+    let programs = components::Inputs {
+        group,
+        spec,
+        cluster,
+        os: &os,
+        traits: &traits,
+        version: &kubernetes_version,
+        runtime: runtime.value,
+    };
+    let (source, components) = components::complete_components(&programs, check);
     let machines = complete_machines(&spec.machines, check);
     let said = spec.max_pods.as_ref().map(|set| &set.value);
     let instance = instance_type(&machines, said, cluster.provider.value, check);
@@ -63,34 +75,33 @@ pub(super) fn complete_group(
         prefix_delegation: machines.prefix_delegation.value,
     };
     let kubelet = CompleteKubelet {
-        binary: spec.kubelet.binary.clone().unwrap_or_else(|| {
-            let path = match (cluster.layout.value, os.value) {
-                (Layout::Tectonic, Os::Flatcar) => "/usr/lib/flatcar/kubelet-wrapper",
-                _ => traits.kubelet,
-            };
-            derived(ours(path), vec![here("os")], "where it is on this system")
-        }),
+        binary: components::complete_binary(
+            bundle::Component::Kubelet,
+            &spec.kubelet.binary,
+            &programs,
+            &components,
+            || {
+                let path = match (cluster.layout.value, os.value) {
+                    (Layout::Tectonic, Os::Flatcar) => "/usr/lib/flatcar/kubelet-wrapper",
+                    _ => traits.kubelet,
+                };
+                derived(ours(path), vec![here("os")], "where it is on this system")
+            },
+            check,
+        ),
         config: kubelet::complete_config(&parts, check),
         flags: kubelet::complete_flags(&parts, check),
     };
-    let container_runtime = complete_runtime(
-        spec,
-        cluster,
-        &kubelet,
-        &file_assets.hooks.value,
-        &os,
-        &traits,
-        kubernetes_version.value,
-        group,
-        check,
-    );
+    check_docker(&runtime, &os, cluster.layout.value, kubernetes_version.value, check);
+    let container_runtime =
+        complete_runtime(runtime, &programs, &components, &kubelet, &file_assets.hooks.value, check);
     let delivery =
         complete_delivery(&spec.delivery, &cluster.delivery, &os, &traits, group, &file_assets.user_data, check);
     let program = |name, path, may_be_a_file| lists::Program { name, path, may_be_a_file };
     let programs = [
         program("nodestrap itself", &delivery.nodestrap.path, false),
-        program("the kubelet", &kubelet.binary, true),
-        program("the container runtime", &container_runtime.binary, true),
+        program("the kubelet", &kubelet.binary, !components.is_tree(bundle::Component::Kubelet)),
+        program("the container runtime", &container_runtime.binary, !components.is_tree(bundle::Component::Containerd)),
     ];
     lists::check_programs(&file_assets.files.value, &programs, check);
     let urls = spec.delivery.store.urls.as_ref().or(cluster.delivery.store.urls.as_ref());
@@ -100,7 +111,10 @@ pub(super) fn complete_group(
         kernel_modules: complete_modules(spec, cluster, &here),
         role,
         os,
+        architecture: spec.architecture.clone().unwrap_or_else(artefacts::default_architecture),
         kubernetes_version,
+        source,
+        components,
         machines,
         labels,
         taints,
@@ -373,30 +387,23 @@ fn complete_modules(
     merged
 }
 
-#[allow(clippy::too_many_arguments, reason = "each is a decision that the runtime depends on")]
+fn runtime_name(spec: &GroupSpec, cluster: &CompleteCluster, traits: &Traits, group: &str) -> Setting<Runtime> {
+    spec.container_runtime.name.clone().unwrap_or_else(|| match cluster.layout.value {
+        Layout::Tectonic => derived(Runtime::Docker, from("cluster.layout"), "the runtime of that time"),
+        _ => derived(traits.runtime, vec![format!("nodeGroups.{group}.os")], "what this system brings"),
+    })
+}
+
 fn complete_runtime(
-    spec: &GroupSpec,
-    cluster: &CompleteCluster,
+    name: Setting<Runtime>,
+    programs: &components::Inputs<'_>,
+    components: &CompleteComponents,
     kubelet: &CompleteKubelet,
     hooks: &[crate::items::Hook],
-    os: &Setting<Os>,
-    traits: &Traits,
-    version: KubeVersion,
-    group: &str,
     check: &Check<'_>,
 ) -> CompleteContainerRuntime {
-    let runtime = &spec.container_runtime;
-    let os_path = || vec![format!("nodeGroups.{group}.os")];
-    let name = runtime.name.clone().unwrap_or_else(|| match cluster.layout.value {
-        Layout::Tectonic => derived(Runtime::Docker, from("cluster.layout"), "the runtime of that time"),
-        _ => derived(traits.runtime, os_path(), "what this system brings"),
-    });
-    let source = runtime.source.clone().unwrap_or_else(|| match cluster.layout.value {
-        Layout::Tectonic => derived(RuntimeSource::Torcx, from("cluster.layout"), "docker is an addon of this system"),
-        _ => default(RuntimeSource::Preinstalled, "nodestrap installs nothing that the image has already"),
-    });
-    check_source(runtime, &name, &source, os, check);
-    check_docker(&name, os, cluster.layout.value, version, check);
+    let &components::Inputs { group, spec, cluster, .. } = programs;
+    let (runtime, version) = (&spec.container_runtime, programs.version.value);
     let sandbox_image = runtime.sandbox_image.clone().unwrap_or_else(|| {
         let image = release(version).sandbox_image;
         match image.strip_prefix("registry.k8s.io/") {
@@ -410,15 +417,16 @@ fn complete_runtime(
     });
     let cni_binaries =
         or_default(&runtime.cni_binaries, || ours("/opt/cni/bin"), "where the packages of the CNI plug-ins put them");
-    let binary = runtime.binary.clone().unwrap_or_else(|| {
-        let (path, from, rule) = match (source.value, name.value) {
-            (RuntimeSource::Tree, _) => ("/opt/containerd/current/bin/containerd", "source", "the link of the tree"),
-            (_, Runtime::Containerd) => ("/usr/bin/containerd", "name", "where the packages of containerd put it"),
-            (_, Runtime::CriO) => ("/usr/bin/crio", "name", "where the packages of CRI-O put it"),
-            (_, Runtime::Docker) => ("/run/torcx/bin/dockerd", "name", "where torcx puts it"),
+    let in_image = || {
+        let (path, rule) = match name.value {
+            Runtime::Containerd => ("/usr/bin/containerd", "where the packages of containerd put it"),
+            Runtime::CriO => ("/usr/bin/crio", "where the packages of CRI-O put it"),
+            Runtime::Docker => ("/run/torcx/bin/dockerd", "where torcx puts it"),
         };
-        derived(ours(path), vec![format!("nodeGroups.{group}.containerRuntime.{from}")], rule)
-    });
+        derived(ours(path), vec![format!("nodeGroups.{group}.containerRuntime.name")], rule)
+    };
+    let component = bundle::Component::Containerd;
+    let binary = components::complete_binary(component, &runtime.binary, programs, components, in_image, check);
     let config = containerd::complete_config(
         &containerd::Inputs {
             group,
@@ -426,6 +434,7 @@ fn complete_runtime(
             cluster,
             kubelet,
             runtime: name.value,
+            version: components.containerd.version.as_ref(),
             kubernetes_minor: version.minor,
             sandbox_image: &sandbox_image,
             cni_binaries: &cni_binaries,
@@ -433,16 +442,7 @@ fn complete_runtime(
         },
         check,
     );
-    CompleteContainerRuntime {
-        archive: runtime.archive.clone(),
-        package: runtime.package.clone(),
-        name,
-        source,
-        binary,
-        sandbox_image,
-        cni_binaries,
-        config,
-    }
+    CompleteContainerRuntime { name, binary, sandbox_image, cni_binaries, config }
 }
 
 /// Kubelets lost their client of docker.
@@ -457,42 +457,5 @@ fn check_docker(name: &Setting<Runtime>, os: &Setting<Os>, layout: Layout, versi
             "kubelets cannot use docker since Kubernetes 1.24",
             "docker's own engine is containerd: write name: containerd",
         );
-    }
-}
-
-fn check_source(
-    spec: &crate::complete::ContainerRuntimeSpec,
-    name: &Setting<Runtime>,
-    source: &Setting<RuntimeSource>,
-    os: &Setting<Os>,
-    check: &Check<'_>,
-) {
-    let origin =
-        [&source.origin, &name.origin, &os.origin].into_iter().find(|origin| matches!(origin, Origin::User(_)));
-    let fits: &[Os] = match source.value {
-        RuntimeSource::Torcx => &[Os::ContainerLinux, Os::Flatcar],
-        RuntimeSource::Sysext => &[Os::Flatcar, Os::Debian, Os::Ubuntu, Os::Al2023, Os::Rhel],
-        RuntimeSource::Tree => &[Os::Flatcar, Os::Debian, Os::Ubuntu, Os::Al2, Os::Al2023, Os::Rhel],
-        RuntimeSource::Package => &[Os::Debian, Os::Ubuntu, Os::Al2, Os::Al2023, Os::Rhel],
-        RuntimeSource::Preinstalled => Os::ALL,
-    };
-    if !fits.contains(&os.value) {
-        let known: Vec<&str> = fits.iter().map(|os| os.as_str()).collect();
-        check.report(
-            origin,
-            format!("the source {} of a runtime is not for {}", source.value, os.value),
-            format!("it is for {}", known.join(", ")),
-        );
-    }
-    let needs_archive = matches!(source.value, RuntimeSource::Tree | RuntimeSource::Sysext);
-    if needs_archive && spec.archive.is_none() {
-        check.report(
-            origin,
-            format!("the source {} needs \"archive\"", source.value),
-            "archive: {urls: […], sha256: …}",
-        );
-    }
-    if source.value == RuntimeSource::Package && spec.package.is_none() {
-        check.report(origin, "the source package needs \"package\"", "package: {name: containerd, version: …}");
     }
 }

@@ -1,7 +1,9 @@
 //! Every decision the user left open, made: pure, and the same for the same spec.
 
 mod agreement;
+mod artefacts;
 mod cluster;
+mod components;
 mod containerd;
 mod control_plane;
 mod delivery;
@@ -49,32 +51,36 @@ enum PkiCheck {
 }
 
 fn complete_with(spec: &Spec, pki_check: PkiCheck) -> Result<CompleteSpec, Vec<Mistake>> {
-    let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources), pki_check };
+    let check = Check { sources: &spec.sources, drafts: Drafts::new(&spec.sources), pki_check, now: spec.now };
     let documents = &spec.documents;
     let name = &documents.name;
     if exceeds_copies(documents, &check) {
         return Err(check.drafts.finish());
     }
     let cluster = cluster::complete_cluster(&documents.cluster, name, &check);
+    let verified = cluster.artefacts.as_ref().and_then(|artefacts| artefacts::verify(artefacts, &check));
     let groups = documents
         .groups
         .iter()
         .map(|(name, group)| {
             let group = group::complete_group(name, group, &cluster, &check);
-            CompleteNodeGroup { name: name.clone(), spec: group }
+            let traits = os::traits(group.os.value);
+            let pinned = verified.as_ref().map(|verified| artefacts::pin(&group, &cluster, &traits, verified, &check));
+            CompleteNodeGroup { name: name.clone(), spec: group, pinned: pinned.unwrap_or_default() }
         })
         .collect();
+    let provenance = verified.as_ref().map(artefacts::provenance);
     let found = check.drafts.finish();
     if found.iter().any(|mistake| mistake.severity == Severity::Error) {
         return Err(found);
     }
-    Ok(CompleteSpec { name: name.clone(), cluster, groups, warnings: found })
+    Ok(CompleteSpec { name: name.clone(), cluster, groups, provenance, warnings: found })
 }
 
 /// What is wrong beside mistakes that keep a spec from being completed: only what no value depends on that may be one of
 /// those, so that nobody is sent after a mistake which is none.
 pub(crate) fn check_apart<'a>(documents: &Documents, sources: &'a Sources, drafts: Drafts<'a>) -> Drafts<'a> {
-    let check = Check { sources, drafts, pki_check: PkiCheck::Later };
+    let check = Check { sources, drafts, pki_check: PkiCheck::Later, now: None };
     let spec = &documents.cluster;
     cluster::check_lists(spec, &check);
     let networking = &spec.networking;
@@ -149,6 +155,8 @@ pub(crate) struct Check<'a> {
     sources: &'a Sources,
     drafts: Drafts<'a>,
     pki_check: PkiCheck,
+    /// `None`: nothing is refused for its dates.
+    now: Option<trust::Timestamp>,
 }
 
 impl Check<'_> {

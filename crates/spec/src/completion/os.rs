@@ -4,6 +4,8 @@ use crate::values::{DeliveryFormat, Os, Runtime};
 
 pub(super) struct Traits {
     pub(super) kubelet: &'static str,
+    /// Where programs of trees are linked from: writable, and looked into by units and people. `None`: nowhere.
+    pub(super) programs: Option<&'static str>,
     pub(super) runtime: Runtime,
     /// Where nodestrap lies if the image brings it.
     pub(super) nodestrap_in_image: &'static str,
@@ -24,6 +26,7 @@ const CLOUD_INIT: &[DeliveryFormat] = &[DeliveryFormat::CloudConfig, DeliveryFor
 /// A distribution with packages, cloud-init and a writable `/usr`.
 const MUTABLE: Traits = Traits {
     kubelet: "/usr/bin/kubelet",
+    programs: Some("/usr/local/bin"),
     runtime: Runtime::Containerd,
     nodestrap_in_image: "/usr/bin/nodestrap",
     nodestrap_downloaded: "/usr/local/bin/nodestrap",
@@ -39,6 +42,7 @@ pub(super) fn traits(os: Os) -> Traits {
         Os::Ubuntu | Os::Al2023 => Traits { resolv_conf: RESOLVED, ..MUTABLE },
         Os::Flatcar => Traits {
             kubelet: "/opt/bin/kubelet",
+            programs: Some("/opt/bin"),
             nodestrap_in_image: "/opt/bin/nodestrap",
             nodestrap_downloaded: "/opt/bin/nodestrap",
             delivery: DeliveryFormat::Ignition,
@@ -49,6 +53,7 @@ pub(super) fn traits(os: Os) -> Traits {
         },
         Os::ContainerLinux => Traits {
             kubelet: "/usr/lib/coreos/kubelet-wrapper",
+            programs: None,
             runtime: Runtime::Docker,
             nodestrap_in_image: "/opt/bin/nodestrap",
             nodestrap_downloaded: "/opt/bin/nodestrap",
@@ -58,6 +63,7 @@ pub(super) fn traits(os: Os) -> Traits {
             volume_plugins: Some("/var/lib/kubelet/volumeplugins"),
         },
         Os::Rhcos => Traits {
+            programs: None,
             runtime: Runtime::CriO,
             delivery: DeliveryFormat::Ignition,
             deliveries: &[DeliveryFormat::Ignition],

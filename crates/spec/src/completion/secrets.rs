@@ -1,25 +1,41 @@
 //! What is secret stays so on its way: over plain http anybody between two machines can read it.
 
 use super::Check;
+use crate::artefacts::S3Credentials;
 use crate::complete::CompleteCluster;
 use crate::items::FileAsset;
 use crate::origin::Setting;
 use crate::syntax;
-use crate::texts::WebUrl;
+use crate::texts::{StoreUrl, WebUrl};
 use crate::values::Role;
 
 /// The first secret, as people call it, that a bundle of such a group holds.
 pub(super) fn held(cluster: &CompleteCluster, role: Role, files: &[FileAsset]) -> Option<&'static str> {
     let has = |name, is_there: bool| is_there.then_some(name);
+    let s3 = cluster.artefacts.as_ref().and_then(|artefacts| artefacts.s3.as_ref());
+    let has_key = s3.is_some_and(|s3| matches!(s3.credentials.value, S3Credentials::Key { .. }));
     has("the private keys of the control plane", role == Role::ControlPlane)
         .or(has("the bootstrap token", cluster.join.bootstrap_token.is_some()))
         .or(has("a secret file", files.iter().any(|file| file.secret)))
         .or(has("the kubeconfig of kube-proxy", cluster.kube_proxy.kubeconfig.is_some()))
         .or(has("the webhook's credentials", cluster.report.webhook.is_some()))
+        .or(has("the key of the artefacts' bucket", has_key))
 }
 
-pub(super) fn check_store(urls: Option<&Setting<Vec<WebUrl>>>, secret: Option<&str>, check: &Check<'_>) {
-    let (Some(urls), Some(secret)) = (urls, secret) else { return };
+pub(super) fn check_store(urls: Option<&Setting<Vec<StoreUrl>>>, secret: Option<&str>, check: &Check<'_>) {
+    let Some(urls) = urls else { return };
+    for url in &urls.value {
+        let scheme = url.as_str().split_once(':').map_or("", |(scheme, _)| scheme);
+        if !["http", "https"].contains(&scheme) {
+            check.report(
+                Some(&urls.origin),
+                format!("nodes cannot fetch their bundle from {scheme}:// yet"),
+                "write https://…; buckets are for artefacts only",
+            );
+            return;
+        }
+    }
+    let Some(secret) = secret else { return };
     for url in &urls.value {
         // A signature in an address is refused where it is used; until then it is nobody's to read.
         let url = url.as_str().split('?').next().unwrap_or_default();

@@ -104,10 +104,21 @@ pub(crate) fn parts(path: &str, value: &Value, found: &mut Vec<(String, Value)>)
 }
 
 pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<Mistake>> {
-    let spec = spec::parse(sources).resolve(|reference| match reference.path.as_str() {
+    spec::complete(&resolve_sources(sources)?)
+}
+
+pub(crate) fn resolve_sources(sources: &[Source]) -> Result<spec::Spec, Vec<Mistake>> {
+    spec::parse(sources).resolve(|reference| match reference.path.as_str() {
         "ca.crt" => Ok(authority().into_bytes()),
         "ca.key" => Ok(b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n".to_vec()),
         "no-certificate.crt" => Ok(b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n".to_vec()),
+        "artefacts.json" | "artefacts.json.asc" | "artefacts-keys.asc" => Ok(example(&reference.path).into_bytes()),
+        // The same without a signature, and with one that fits to something else.
+        "unsigned.json" => Ok(example("artefacts.json").into_bytes()),
+        "changed.json" => Ok(example("artefacts.json").replace("1.5.2", "1.5.3").into_bytes()),
+        "changed.json.asc" => Ok(example("artefacts.json.asc").into_bytes()),
+        "cut-off.json" => Ok(b"{\"kind\": \"ArtefactManifest\", ".to_vec()),
+        "other-keys.asc" => Ok(read(&folder().join("cases/other-keys.asc")).into_bytes()),
         "keys.gpg" => Ok(vec![0x98, 0x33, 0x04, 0xff]),
         "token.txt" => Ok(format!("{TOKEN}\n").into_bytes()),
         // A control plane, and the same with damage.
@@ -120,8 +131,7 @@ pub(crate) fn complete_sources(sources: &[Source]) -> Result<CompleteSpec, Vec<M
         path if path.starts_with("damaged/") => control_plane_file(path),
         "bad-token.txt" => Ok(b"ABCDEF.hunter2".to_vec()),
         _ => Err("no such file".to_owned()),
-    })?;
-    spec::complete(&spec)
+    })
 }
 
 fn control_plane_file(path: &str) -> Result<Vec<u8>, String> {

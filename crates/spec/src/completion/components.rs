@@ -1,0 +1,228 @@
+//! Which programs of a node the image brings, which nodestrap does, and in which version.
+
+use bundle::Component;
+
+use super::os::Traits;
+use super::{Check, default, derived, from, ours, release};
+use crate::complete::{CompleteCluster, CompleteComponent, CompleteComponents, ComponentSpec, GroupSpec};
+use crate::origin::{Origin, Setting};
+use crate::texts::{AbsolutePath, ComponentVersion};
+use crate::values::{KubeVersion, Layout, Os, Runtime, SourceKind};
+
+pub(super) struct Inputs<'a> {
+    pub(super) group: &'a str,
+    pub(super) spec: &'a GroupSpec,
+    pub(super) cluster: &'a CompleteCluster,
+    pub(super) os: &'a Setting<Os>,
+    pub(super) traits: &'a Traits,
+    pub(super) version: &'a Setting<KubeVersion>,
+    pub(super) runtime: Runtime,
+}
+
+/// What the group says of all programs, and of each.
+pub(super) fn complete_components(inputs: &Inputs<'_>, check: &Check<'_>) -> (Setting<SourceKind>, CompleteComponents) {
+    let source = inputs.spec.source.clone().unwrap_or_else(|| match inputs.cluster.layout.value {
+        Layout::Tectonic => derived(SourceKind::Torcx, from("cluster.layout"), "docker is an addon of this system"),
+        _ => default(SourceKind::Preinstalled, "nodestrap installs nothing that the image has already"),
+    });
+    if let Some(source) = &inputs.spec.source {
+        inputs.check_source(source, &[Component::Kubelet, Component::Containerd], check);
+    }
+    let written = &inputs.spec.components;
+    let complete = |component, spec| inputs.complete(component, spec, &source, check);
+    let components = CompleteComponents {
+        kubelet: complete(Component::Kubelet, &written.kubelet),
+        kubectl: complete(Component::Kubectl, &written.kubectl),
+        containerd: complete(Component::Containerd, &written.containerd),
+        runc: complete(Component::Runc, &written.runc),
+        cni_plugins: complete(Component::CniPlugins, &written.cni_plugins),
+        crictl: complete(Component::Crictl, &written.crictl),
+    };
+    (source, components)
+}
+
+impl CompleteComponents {
+    fn get(&self, component: Component) -> &CompleteComponent {
+        match component {
+            Component::CniPlugins => &self.cni_plugins,
+            Component::Containerd => &self.containerd,
+            Component::Crictl => &self.crictl,
+            Component::Kubectl => &self.kubectl,
+            Component::Kubelet => &self.kubelet,
+            Component::Runc => &self.runc,
+        }
+    }
+
+    /// Whether nodestrap brings it.
+    pub fn is_tree(&self, component: Component) -> bool {
+        self.get(component).source.as_ref().is_some_and(|source| source.value == SourceKind::Tree)
+    }
+
+    /// What nodestrap brings, in the order of a bundle, each with its version.
+    pub fn trees(&self) -> impl Iterator<Item = (Component, &Setting<ComponentVersion>)> {
+        let trees = Component::ALL.iter().copied().filter(|component| self.is_tree(*component));
+        trees.filter_map(|component| Some((component, self.get(component).version.as_ref()?)))
+    }
+
+    /// Where the user says so of this one.
+    pub(super) fn source_origin(&self, component: Component) -> Option<&Origin> {
+        self.get(component).source.as_ref().map(|source| &source.origin)
+    }
+}
+
+impl Inputs<'_> {
+    fn here(&self, field: &str) -> Vec<String> {
+        vec![format!("nodeGroups.{}.{field}", self.group)]
+    }
+
+    fn complete(
+        &self,
+        component: Component,
+        spec: &ComponentSpec,
+        of_group: &Setting<SourceKind>,
+        check: &Check<'_>,
+    ) -> CompleteComponent {
+        let written = [spec.source.as_ref().map(|set| &set.origin), spec.version.as_ref().map(|set| &set.origin)];
+        let written = written.into_iter().flatten().next();
+        if let Some((message, advice)) = self.is_not_there(component) {
+            if let Some(origin) = written {
+                check.report(Some(origin), message, advice);
+            }
+            return CompleteComponent { source: None, version: None };
+        }
+        if component == Component::Crictl && written.is_none() {
+            return CompleteComponent { source: None, version: None };
+        }
+        if let Some(source) = &spec.source {
+            self.check_source(source, &[component], check);
+        }
+        let source = spec
+            .source
+            .clone()
+            .unwrap_or_else(|| derived(of_group.value, self.here("source"), "what the group says of all programs"));
+        let version = match (source.value, &spec.version) {
+            (SourceKind::Tree, Some(version)) => {
+                self.check_version(component, version, check);
+                Some(version.clone())
+            }
+            (SourceKind::Tree, None) => Some(self.default_version(component)),
+            (_, Some(version)) => {
+                // How a containerd of the image is configured hangs on its version; of others nothing does.
+                if component != Component::Containerd {
+                    let message = format!("the image brings {component}, whichever version that is");
+                    check.report(Some(&version.origin), message, "write source: tree too, or leave out the version");
+                }
+                Some(version.clone())
+            }
+            (_, None) => None,
+        };
+        CompleteComponent { source: Some(source), version }
+    }
+
+    /// Why nothing can be said about a component, and what to do.
+    fn is_not_there(&self, component: Component) -> Option<(String, String)> {
+        let (layout, runtime) = (self.cluster.layout.value, self.runtime);
+        let of_runtime = matches!(component, Component::Containerd | Component::Runc);
+        if layout != Layout::Nodestrap {
+            let message = format!("nodes of the layout {layout} have their programs from their image");
+            return Some((message, "remove components, or leave out the layout".to_owned()));
+        }
+        (of_runtime && runtime != Runtime::Containerd).then(|| {
+            let message = format!("the nodes run {runtime}, which comes with the image and all that it needs");
+            (message, format!("remove {component} from components"))
+        })
+    }
+
+    fn default_version(&self, component: Component) -> Setting<ComponentVersion> {
+        let programs = &release(self.version.value).programs;
+        let of_kubernetes = self.version.value.to_string();
+        let (version, rule) = match component {
+            Component::Kubelet | Component::Kubectl => (of_kubernetes.as_str(), "it is a part of Kubernetes"),
+            Component::Containerd => (programs.containerd, GOES_WITH),
+            Component::Runc => (programs.runc, GOES_WITH),
+            Component::CniPlugins => (programs.cni_plugins, GOES_WITH),
+            Component::Crictl => (programs.crictl, GOES_WITH),
+        };
+        derived(ours(version), self.here("kubernetesVersion"), rule)
+    }
+
+    /// A kubelet may be of somebody's own build, and is of the release that it is configured for all the same.
+    fn check_version(&self, component: Component, version: &Setting<ComponentVersion>, check: &Check<'_>) {
+        if component != Component::Kubelet {
+            return;
+        }
+        let wanted = self.version.value.to_string();
+        let build = version.value.as_str().strip_prefix(wanted.as_str());
+        if !build.is_some_and(|build| build.is_empty() || build.starts_with(['+', '-', '_'])) {
+            check.report(
+                Some(&version.origin),
+                format!("the kubelet is of the release that the group runs, {wanted}"),
+                format!("write kubernetesVersion; here only another build of it, such as {wanted}+example.1"),
+            );
+        }
+    }
+
+    /// Of a source that the user wrote, for these components.
+    fn check_source(&self, source: &Setting<SourceKind>, of: &[Component], check: &Check<'_>) {
+        let (layout, os) = (self.cluster.layout.value, self.os.value);
+        let refuse = |message: String, advice: &str| check.report(Some(&source.origin), message, advice);
+        match source.value {
+            SourceKind::Preinstalled => {}
+            SourceKind::Package | SourceKind::Sysext => refuse(
+                format!("the source {} is not there yet", source.value),
+                "write preinstalled (the image brings the programs) or tree (nodestrap brings them)",
+            ),
+            SourceKind::Torcx if layout == Layout::Tectonic => {}
+            SourceKind::Torcx => {
+                refuse("the source torcx is for the layout tectonic".to_owned(), "write preinstalled or tree");
+            }
+            SourceKind::Tree if layout != Layout::Nodestrap => refuse(
+                format!("nodes of the layout {layout} have their programs from their image"),
+                "write preinstalled, or leave out the layout",
+            ),
+            SourceKind::Tree if self.traits.programs.is_none() => refuse(
+                format!("{os} has no place for programs that are brought later: its /usr belongs to the image"),
+                "write preinstalled, or use another system",
+            ),
+            SourceKind::Tree if of.contains(&Component::Containerd) && self.runtime != Runtime::Containerd => refuse(
+                format!("{} comes with the image: nodestrap has no trees of it", self.runtime),
+                "write containerRuntime: {name: containerd}, or source: tree for single components",
+            ),
+            SourceKind::Tree if self.cluster.artefacts.is_none() => refuse(
+                "the source tree needs artefacts: the Cluster does not say where they are".to_owned(),
+                "write artefacts: {store: https://…, manifest: {file: manifest.json}, keyrings: [{file: keys.asc}]} there",
+            ),
+            SourceKind::Tree => {}
+        }
+    }
+}
+
+const GOES_WITH: &str = "what goes with this release of Kubernetes";
+
+/// Where a program is that a tree brings; else `in_image`. Only one place is linked.
+pub(super) fn complete_binary(
+    component: Component,
+    written: &Option<Setting<AbsolutePath>>,
+    inputs: &Inputs<'_>,
+    components: &CompleteComponents,
+    in_image: impl FnOnce() -> Setting<AbsolutePath>,
+    check: &Check<'_>,
+) -> Setting<AbsolutePath> {
+    let Some(folder) = inputs.traits.programs.filter(|_| components.is_tree(component)) else {
+        return written.clone().unwrap_or_else(in_image);
+    };
+    let source = inputs.here(&format!("components.{component}.source"));
+    let linked = derived(ours::<AbsolutePath>(&format!("{folder}/{component}")), source, "the link to its tree");
+    match written {
+        Some(written) if written.value != linked.value => {
+            check.report(
+                Some(&written.origin),
+                format!("nodestrap brings {component} as a tree, and links it from {}", linked.value),
+                "leave out binary",
+            );
+            written.clone()
+        }
+        Some(written) => written.clone(),
+        None => linked,
+    }
+}
