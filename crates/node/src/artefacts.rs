@@ -4,6 +4,8 @@
 //! network, or a test. Fails with a [`StepError`]: transient if asking again may help, permanent if every place has other
 //! bytes than the bundle was made for, and a matter for a person if the node has no room or no right to it.
 
+mod network;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use host::disk::{Disk, DiskError};
 use crate::failure::{chain, disk_error, file_error};
 use crate::resource::Node;
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
+
+pub use network::NetworkArtefacts;
 
 /// Shared by all that a node unpacks.
 pub const STORE_FOLDER: &str = "/var/lib/nodestrap/store";

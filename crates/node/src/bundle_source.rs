@@ -49,7 +49,9 @@ impl BundleSourceError {
                 | ErrorKind::NotADirectory => ErrorClass::WrongInput,
                 _ => ErrorClass::NeedsOperator,
             },
-            Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. } | FetchError::Proxy { .. }) => ErrorClass::WrongInput,
+            Self::Fetch(FetchError::NoMirror { .. } | FetchError::Authorities { .. } | FetchError::Proxy { .. }) => {
+                ErrorClass::WrongInput
+            }
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
             Self::Clock(wrong) => wrong.class(),

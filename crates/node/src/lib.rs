@@ -20,6 +20,7 @@ mod outlook;
 mod ownership;
 mod plan;
 mod platform;
+mod prerequisites;
 mod refusals;
 mod reset;
 mod resource;
@@ -33,7 +34,7 @@ mod told;
 mod verify;
 mod vouch;
 
-pub use artefacts::{Artefacts, Order, STORE_FOLDER};
+pub use artefacts::{Artefacts, NetworkArtefacts, Order, STORE_FOLDER};
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};
 pub use complete::{COMPLETE_PATH, Complete, load as load_complete};
 pub use expected::{ExpectedPlan, ExpectedPlanError};

@@ -5,6 +5,7 @@
 //! `#[path = ".../bundle/tests/generator/mod.rs"]`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod artefact;
 mod mutation;
 mod part;
 mod settle;
