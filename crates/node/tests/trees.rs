@@ -76,10 +76,16 @@ fn programs_lie_in_a_folder_of_their_version_and_are_found_by_links() {
     expect_converged(&node.apply(&bundle, 0).expect("it runs"), "apply");
     node.assert_gate_tells_the_truth(&bundle, "after a first boot");
     let kubelet = kubelet(&bundle);
-    assert_eq!(names(&node, &kubelet.home()), [kubelet.name(), format!("{}.json", kubelet.name()), "current".to_owned()]);
+    assert_eq!(
+        names(&node, &kubelet.home()),
+        [kubelet.name(), format!("{}.json", kubelet.name()), "current".to_owned()]
+    );
     let current = node.disk.stat(Path::new(&kubelet.current())).expect("readable").expect("there").kind;
     assert_eq!(current, Kind::Link { target: kubelet.name() }, "relative, so that it leads there under any root");
-    assert_eq!(content(&node, KUBELET), Some(program_of(kubelet, &kubelet.links.values().next().expect("a link").clone())));
+    assert_eq!(
+        content(&node, KUBELET),
+        Some(program_of(kubelet, &kubelet.links.values().next().expect("a link").clone()))
+    );
     let again = node.apply(&bundle, 1).expect("it runs");
     assert_eq!(again.outcome, RunOutcome::NothingToDo, "{again:?}");
     assert_eq!(node.shelf.asked().len(), 2, "nothing is fetched twice");
@@ -311,7 +317,7 @@ fn what_a_run_that_was_killed_has_fetched_is_not_fetched_again() {
     let log = clean.disk.log();
     let last = log.iter().rposition(|line| line.starts_with("append") && line.contains("staging")).expect("a piece");
     let node = FakeNode::new(&bundle);
-    node.disk.crash_point().die_at(last as u64 + 1, host::fake::Moment::After);
+    node.disk.crash_point().crash_at(last as u64 + 1, host::fake::Moment::After);
     let _ = node.apply(&bundle, 0);
     let node = node.after(host::fake::Crash::ProcessKill, 0);
     expect_converged(&node.apply(&bundle, 0).expect("it runs"), "the next run");

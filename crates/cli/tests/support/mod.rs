@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod harm;
+pub(crate) mod trees;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

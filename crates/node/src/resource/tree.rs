@@ -44,8 +44,8 @@ pub(crate) const RETIRE_DEADLINE: Duration = Duration::from_secs(300);
 
 /// A restarted kubelet is up within seconds.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// One that dies at once and is started again by systemd, ten seconds later, is seen to.
-const STEADY: Duration = Duration::from_secs(10);
+/// One that dies at once is started again by systemd ten seconds later, and is not active until then.
+const STEADY: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const FOLDER_MODE: u32 = 0o755;
