@@ -10,12 +10,15 @@ use std::path::Path;
 use bundle::{Bundle, Component, Tree};
 use engine::{ErrorClass, RunOutcome, StepOutcome};
 use host::disk::{Disk as _, Kind};
-use host::units::{ActiveState, UnitName, Units as _};
+use host::fake::{Crash, Moment};
+use host::units::{ActiveState, UnitName};
 use node::{ResetOptions, STORE_FOLDER, Verdict};
 use support::shelf::{archive_of, program_of};
 use support::{FakeNode, GATE, STORY, clock, expect_converged, surroundings};
 
 const KUBELET: &str = "/usr/local/bin/kubelet";
+/// Of the effects of a run; the seeds walk through all of them.
+const EVERY: usize = 3;
 
 /// The example, with a kubelet as a program and a containerd as an archive.
 fn bundle(version: &str) -> Bundle {
@@ -57,6 +60,10 @@ fn overwrite(node: &FakeNode, path: &str, content: &[u8]) {
     disk.append(Path::new(path), content).expect("written");
 }
 
+fn remove(node: &FakeNode, path: &str) {
+    assert!(node.disk.uncounted().remove(Path::new(path)).expect("removed"));
+}
+
 fn reset(node: &FakeNode, bundle: &Bundle) {
     let (clock, options) = (clock(), ResetOptions::default());
     let (report, _) = node::reset(&node.host(), Some(bundle), options, &surroundings(&clock, 0)).expect("it runs");
@@ -65,8 +72,8 @@ fn reset(node: &FakeNode, bundle: &Bundle) {
 
 #[track_caller]
 fn expect_failed(report: &engine::Report, class: ErrorClass, words: &str) {
-    let RunOutcome::Failed { error, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
-    assert!(error.class == class && error.message.contains(words), "{error:?}");
+    let RunOutcome::Failed { class: found, message, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
+    assert!(*found == class && message.contains(words), "{found}: {message}");
 }
 
 #[test]
@@ -175,12 +182,12 @@ fn a_damaged_program_shuts_the_gate_and_is_mended_from_the_store_in_the_same_boo
     let program = format!("{}/kubelet", kubelet(&bundle).folder());
     let damages: [(&str, fn(&FakeNode, &str)); 4] = [
         ("empty", |node, path| overwrite(node, path, b"")),
-        ("missing", |node, path| drop(node.disk.uncounted().remove(Path::new(path)).expect("removed"))),
+        ("missing", remove),
         ("no version in use", |node, _| {
             let current = "/opt/nodestrap/trees/kubelet/current";
-            drop(node.disk.uncounted().remove(Path::new(current)).expect("removed"));
+            remove(node, current);
         }),
-        ("no link", |node, _| drop(node.disk.uncounted().remove(Path::new(KUBELET)).expect("removed"))),
+        ("no link", |node, _| remove(node, KUBELET)),
     ];
     for (name, damage) in damages {
         let node = FakeNode::new(&bundle);
@@ -248,7 +255,10 @@ fn what_was_at_the_place_of_a_link_is_kept_and_given_back() {
     node.assert_gate_tells_the_truth(&bundle, "over what was there");
     reset(&node, &bundle);
     let after = node.disk.snapshot();
-    let outside = |path: &&std::path::PathBuf| !STORY.iter().any(|story| path.starts_with(story));
+    let outside = |path: &&std::path::PathBuf| {
+        let is_above = ["/var", "/var/lib"].iter().any(|above| *path == Path::new(above));
+        !is_above && !STORY.iter().any(|story| path.starts_with(story))
+    };
     for path in before.keys().chain(after.keys()).filter(outside) {
         assert_eq!(after.get(path), before.get(path), "{}", path.display());
     }
@@ -270,15 +280,17 @@ fn all_that_a_machine_lacks_is_named_at_once_and_nothing_is_changed() {
     ] {
         put(&node, path, text.as_bytes());
     }
-    disk.make_folder(Path::new("/usr/local/bin/ctr"), 0o755).expect("made");
+    for folder in ["/usr/local/bin/ctr", "/var/lib"] {
+        disk.make_folder(Path::new(folder), 0o755).expect("made");
+    }
     let before = node.tree();
     let report = node.apply(&bundle, 0).expect("it runs");
-    let RunOutcome::Failed { error, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
+    let RunOutcome::Failed { class, message, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
     for word in ["no mount", "no umount", "overlay", "/usr/local/bin/ctr is a folder"] {
-        assert!(error.message.contains(word), "{word}: {error}");
+        assert!(message.contains(word), "{word}: {message}");
     }
-    assert!(!error.message.contains("br_netfilter"), "it can be loaded: {error}");
-    assert_eq!(error.class, ErrorClass::NeedsOperator);
+    assert!(!message.contains("br_netfilter"), "it can be loaded: {message}");
+    assert_eq!(*class, ErrorClass::NeedsOperator);
     assert_eq!(node.tree(), before);
     assert!(node.shelf.asked().is_empty(), "nothing was fetched for it");
     // What is there is enough.
@@ -309,18 +321,30 @@ fn a_plan_names_each_artefact_and_fetches_all_before_the_gate_is_shut() {
     assert!(["fetch-kubelet", "unpack-kubelet", "switch-trees", "verify-trees"].into_iter().all(done), "{report:?}");
 }
 
+/// Dying anywhere, as a process or as a machine, on the way to the first version and to the next.
 #[test]
-fn what_a_run_that_was_killed_has_fetched_is_not_fetched_again() {
-    let bundle = bundle("1.36.3");
-    let clean = FakeNode::new(&bundle);
-    expect_converged(&clean.apply(&bundle, 0).expect("it runs"), "clean");
-    let log = clean.disk.log();
-    let last = log.iter().rposition(|line| line.starts_with("append") && line.contains("staging")).expect("a piece");
-    let node = FakeNode::new(&bundle);
-    node.disk.crash_point().crash_at(last as u64 + 1, host::fake::Moment::After);
-    let _ = node.apply(&bundle, 0);
-    let node = node.after(host::fake::Crash::ProcessKill, 0);
-    expect_converged(&node.apply(&bundle, 0).expect("it runs"), "the next run");
-    node.assert_gate_tells_the_truth(&bundle, "the next run");
-    assert_eq!(node.tree(), clean.tree());
+fn a_death_anywhere_is_followed_by_the_same_node() {
+    let (old, new) = (bundle("1.36.3"), bundle("1.36.4"));
+    let image = FakeNode::new(&old);
+    put(&image, KUBELET, b"the distribution's own");
+    let complete = image.after(Crash::ProcessKill, 0);
+    expect_converged(&complete.apply(&old, 0).expect("it runs"), "complete");
+    let upgraded = complete.after(Crash::ProcessKill, 0);
+    expect_converged(&upgraded.apply(&new, 0).expect("it runs"), "upgraded");
+    for (start, bundle, end) in [(&image, &old, &complete), (&complete, &new, &upgraded)] {
+        let effects = start.after(Crash::ProcessKill, 0);
+        expect_converged(&effects.apply(bundle, 0).expect("it runs"), "undisturbed");
+        for at in (1..=effects.disk.operations()).step_by(EVERY) {
+            for (crash, moment) in [(Crash::ProcessKill, Moment::Midway), (Crash::PowerLoss, Moment::After)] {
+                let case = format!("{crash:?} {moment:?} effect {at}");
+                let node = start.after(Crash::ProcessKill, 0);
+                node.disk.crash_point().crash_at(at, moment);
+                let _ = node.apply(bundle, 0);
+                let node = node.after(crash, at);
+                expect_converged(&node.apply(bundle, at).unwrap_or_else(|error| panic!("{case}: {error}")), &case);
+                node.assert_gate_tells_the_truth(bundle, &case);
+                assert_eq!(node.tree(), end.tree(), "{case}");
+            }
+        }
+    }
 }
