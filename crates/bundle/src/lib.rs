@@ -38,7 +38,7 @@ pub use document::{API_VERSION, MAX_BUNDLE_BYTES};
 pub use error::BundleError;
 pub use format::Format;
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GATE_PATHS, GateDamage, check_gate, parse_environment, render_gate};
-pub use manifest::{FileDigest, Manifest};
+pub use manifest::{FileDigest, Manifest, TreeDigest};
 pub use names::{
     AbsolutePath, ArtefactDigest, Digest, InvalidName, RelativePath, Secret, UNIT_SUFFIXES, UnitName, is_lower_hex,
     sha256_hex,

@@ -1,13 +1,16 @@
 //! What a bundle makes of a node, without a content and without a secret: what a node keeps to tell later what it is, and
 //! whether its files are still those that it was made with.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{Bundle, File, Join, Readers, Secrecy, octal};
 use crate::format::Format;
-use crate::names::{AbsolutePath, Digest};
+use crate::names::{AbsolutePath, ArtefactDigest, Digest, RelativePath};
 use crate::resource::static_pods_folder;
-use crate::vocabulary::{Layout, Role};
+use crate::tree::{Tree, current, home};
+use crate::vocabulary::{Component, Layout, Role};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -23,6 +26,42 @@ pub struct Manifest {
     pub join: Join,
     /// Of [`Bundle::all_files`], in the same order.
     pub files: Vec<FileDigest>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trees: Vec<TreeDigest>,
+}
+
+/// A tree by its digest; where it came from is nobody's business any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TreeDigest {
+    pub component: Component,
+    /// Of its folder.
+    pub name: String,
+    pub digest: ArtefactDigest,
+    pub links: BTreeMap<AbsolutePath, RelativePath>,
+}
+
+impl TreeDigest {
+    /// Where this version lies.
+    pub fn folder(&self) -> String {
+        format!("{}/{}", home(self.component), self.name)
+    }
+
+    /// The link to the version in use.
+    pub fn current(&self) -> String {
+        current(self.component)
+    }
+}
+
+impl From<&Tree> for TreeDigest {
+    fn from(tree: &Tree) -> Self {
+        Self {
+            component: tree.component,
+            name: tree.name(),
+            digest: tree.artefact.digest.clone(),
+            links: tree.links.clone(),
+        }
+    }
 }
 
 /// A file by its digest.
@@ -64,6 +103,7 @@ impl Bundle {
             gate: self.gate.path.clone(),
             join: self.join.clone(),
             files: self.all_files().iter().map(digest).collect(),
+            trees: self.trees.iter().map(TreeDigest::from).collect(),
         }
     }
 }

@@ -119,6 +119,16 @@ impl Tree {
         current(self.component)
     }
 
+    /// What is listed of it, beside it: by this it is told whether it is whole.
+    pub fn listing(&self) -> String {
+        format!("{}.json", self.folder())
+    }
+
+    /// What a download that is one program is called within the tree.
+    pub fn program_name(&self) -> &str {
+        self.links.values().next().map_or(self.component.as_str(), RelativePath::as_str)
+    }
+
     /// What the link at one of [`Tree::links`] says: through `current`, so that it never has to change.
     pub fn link_target(&self, program: &RelativePath) -> String {
         format!("{}/{program}", self.current())

@@ -4,7 +4,7 @@ mod generator;
 mod sample;
 
 use bundle::{
-    Bundle, BundleError, MAX_BUNDLE_BYTES, Manifest, Necessity, Package, RuntimeSource, Secrecy, Secret, Start,
+    Bundle, BundleError, MAX_BUNDLE_BYTES, Manifest, Necessity, Provenance, RuntimeSource, Secrecy, Secret, Start,
     UnitNature,
 };
 use generator::Sources;
@@ -58,7 +58,9 @@ fn what_a_node_keeps_of_a_bundle_has_every_file_by_its_digest_and_no_secret() {
 fn the_manifest_is_canonical_json_without_contents() {
     let manifest = sample().manifest_json();
     let expected = concat!(
-        r#"{"cluster":"lab","files":["#,
+        r#"{"cluster":"lab","downloads":{"noProxy":["a"],"provenance":{"by":"AB","kind":"signed","serial":3},"#,
+        r#""proxy":"http://canary:canary@proxy","s3":{"credentials":{"accessKey":"k","kind":"key","#,
+        r#""secretKey":"canary-key"},"pathStyle":true,"region":"r"}},"files":["#,
         r#"{"content":{"sha256":"SECRET","size":23},"mode":"0600","path":"/etc/a/secret","secrecy":"secret"},"#,
         r#"{"content":{"sha256":"TEXT","size":13},"mode":"0644","path":"/etc/a/text","#,
         r#""readBy":{"units":["containerd.service"]}},"#,
@@ -80,10 +82,13 @@ fn the_manifest_is_canonical_json_without_contents() {
         r#""node":{"layout":"nodestrap","os":"debian","provider":"metal","role":"worker"},"#,
         r#""podNetwork":{"bridge":"cni0","cniConfig":"/etc/cni/net.d/10-pods.conflist","unit":"pods.service"},"#,
         r#""requiredPrograms":["/usr/bin/kubelet"],"#,
-        r#""runtime":{"name":"containerd","source":{"kind":"tree","sha256":"ARCHIVE","urls":["https://a/b"]},"#,
+        r#""runtime":{"name":"containerd","source":{"kind":"tree"},"#,
         r#""unit":"containerd.service"},"#,
         r#""snap":{"aliases":{"kubelet":"kubelet-eks.kubelet"},"name":"kubelet-eks","#,
         r#""settings":{"node-ip":"${NODE_IP}"}},"#,
+        r#""trees":[{"artefact":{"digest":"sha256:ARCHIVE","form":"tar.gz","places":["https://a/b"],"size":7},"#,
+        r#""component":"containerd","links":{"/usr/local/bin/containerd":"bin/containerd"},"#,
+        r#""readBy":{"units":["containerd.service"]},"version":"2.2.1"}],"#,
         r#""units":[{"name":"containerd.service","start":"beforeGate"},"#,
         r#"{"name":"kubelet.service","start":"afterGate"},"#,
         r#"{"brought":{"installable":false,"oneshot":true},"name":"pods.service","start":"byOthers"}],"#,
@@ -100,7 +105,7 @@ fn the_manifest_is_canonical_json_without_contents() {
 #[test]
 fn the_digest_covers_every_field() {
     let digest = sample().digest();
-    let changes: [fn(&mut Bundle); 32] = [
+    let changes: [fn(&mut Bundle); 40] = [
         |bundle| bundle.cluster.push('x'),
         |bundle| bundle.group.push('x'),
         |bundle| bundle.kubernetes_version.push('1'),
@@ -123,6 +128,14 @@ fn the_digest_covers_every_field() {
         |bundle| bundle.hooks[1].timeout_seconds = 1,
         |bundle| bundle.runtime.unit = unit_name("x.service"),
         |bundle| bundle.runtime.source = RuntimeSource::Preinstalled,
+        |bundle| bundle.trees[0].version.push('0'),
+        |bundle| bundle.trees[0].artefact.size = 8,
+        |bundle| bundle.trees[0].artefact.places.push("https://c/d".to_owned()),
+        |bundle| bundle.trees[0].links.clear(),
+        |bundle| bundle.trees[0].read_by.units.clear(),
+        |bundle| bundle.trees.clear(),
+        |bundle| bundle.downloads.as_mut().unwrap().provenance = Provenance::Unsigned {},
+        |bundle| bundle.downloads.as_mut().unwrap().proxy = None,
         |bundle| bundle.join.api_server.push('1'),
         |bundle| bundle.join.kubeconfig = path("/x"),
         |bundle| bundle.join.node_name = None,
@@ -262,6 +275,12 @@ fn unknown_fields_are_refused_by_name() {
         "/bundle/hooks/0",
         "/bundle/runtime",
         "/bundle/runtime/source",
+        "/bundle/trees/0",
+        "/bundle/trees/0/artefact",
+        "/bundle/downloads",
+        "/bundle/downloads/provenance",
+        "/bundle/downloads/s3",
+        "/bundle/downloads/s3/credentials",
         "/bundle/podNetwork",
         "/bundle/snap",
         "/bundle/webhook",
@@ -272,7 +291,7 @@ fn unknown_fields_are_refused_by_name() {
         assert!(reason(error).contains("unknown field `surprise`"), "{path}");
     }
     // Also where a word alone says it all.
-    for kind in ["preinstalled", "torcx"] {
+    for kind in ["preinstalled", "torcx", "tree"] {
         let error = parse_with("/runtime/source", json!({"kind": kind, "surprise": true}));
         assert!(reason(error).contains("unknown field `surprise`"), "{kind}");
     }
@@ -386,20 +405,39 @@ fn hooks_and_the_runtime_are_checked() {
     }
     assert!(reason(parse_with("/hooks/1/slot", "some-time")).starts_with("unknown variant `some-time`"));
     assert!(reason(parse_with("/hooks/1/unit", "x")).starts_with("the unit "));
-    for (field, value) in [
-        ("sha256", json!("0A".repeat(32))),
-        ("sha256", json!("00")),
-        ("urls", json!([])),
-        ("urls", json!(["file:///a"])),
-    ] {
-        let error = parse_with(&format!("/runtime/source/{field}"), value);
-        assert!(matches!(error, BundleError::Runtime { .. }), "{field}");
-    }
     assert!(reason(parse_with("/runtime/source/kind", "wishes")).starts_with("unknown variant `wishes`"));
-    assert!(reason(parse_with("/runtime/source/kind", "package")).starts_with("unknown field `"));
+}
+
+#[test]
+fn trees_are_named_provable_and_lie_where_nothing_else_does() {
+    for (field, value) in [
+        ("version", json!("")),
+        ("version", json!("../1")),
+        ("version", json!("1/2")),
+        ("artefact/size", json!(0)),
+        ("artefact/places", json!([])),
+        ("artefact/places", json!(["ftp://a/b"])),
+        ("artefact/places", json!(["https://a b"])),
+        ("artefact/places", json!(["file://a"])),
+        ("links", json!({"/etc/a/text": "bin/containerd"})),
+        ("links", json!({"/etc/a/text/below": "bin/containerd"})),
+        ("links", json!({"/opt/nodestrap/trees/x": "bin/containerd"})),
+    ] {
+        let error = parse_with(&format!("/trees/0/{field}"), value.clone());
+        assert!(matches!(error, BundleError::Tree { .. }), "{field} {value}: {error}");
+    }
+    for digest in ["sha256:00".to_owned(), format!("md5:{}", "0a".repeat(16)), format!("sha256:{}", "0A".repeat(32))] {
+        assert!(reason(parse_with("/trees/0/artefact/digest", json!(digest))).starts_with("the digest "), "{digest}");
+    }
+    for path in ["/bin/x", "../x", "a/../x", ""] {
+        let links = json!({"/usr/local/bin/containerd": path});
+        assert!(reason(parse_with("/trees/0/links", links)).starts_with("the path "), "{path}");
+    }
+    assert!(matches!(parse_with("/downloads", Value::Null), BundleError::Tree { .. }));
+    assert!(matches!(parse_with("/trees", json!([])), BundleError::Runtime { .. }));
+    let long = format!("sha512:{}", "0a".repeat(64));
     let mut bundle = sample();
-    let package = Package { name: "containerd".to_owned(), version: "2.2.1-1".to_owned() };
-    bundle.runtime.source = RuntimeSource::Package(package);
+    bundle.trees[0].artefact.digest = bundle::ArtefactDigest::new(long).unwrap();
     assert_eq!(Bundle::parse(bundle.to_json().as_bytes()), Ok(bundle));
 }
 

@@ -155,13 +155,18 @@ fn who_reads_something_else_starts_anew_and_nobody_else() {
         let read = |bundle: &Bundle, unit: &UnitName| -> Vec<File> {
             bundle.all_files().into_iter().filter(|file| file.read_by.units.contains(unit)).collect()
         };
+        let runs = |bundle: &Bundle, unit: &UnitName| -> Vec<String> {
+            let trees = bundle.trees.iter().filter(|tree| tree.read_by.units.contains(unit));
+            trees.map(|tree| format!("{} {}", tree.folder(), tree.artefact.digest)).collect()
+        };
         let bytes = |files: &[File]| -> Vec<(String, u32, Vec<u8>)> {
             files.iter().map(|file| (file.path.to_string(), file.mode, file.content.to_vec())).collect()
         };
         let restarts = diff_bundles(&old, &new).restarts;
         assert!(restarts.is_subset(&started(&new)), "{seed}: {restarts:?}");
         for unit in started(&new) {
-            let reads_the_same = bytes(&read(&old, &unit)) == bytes(&read(&new, &unit));
+            let reads_the_same =
+                bytes(&read(&old, &unit)) == bytes(&read(&new, &unit)) && runs(&old, &unit) == runs(&new, &unit);
             let is_same = started(&old).contains(&unit) && reads_the_same;
             let is_kubelet = unit == new.join.kubelet_unit;
             assert!(is_kubelet || restarts.contains(&unit) != is_same, "{seed}: {unit} in {restarts:?}");

@@ -5,9 +5,9 @@ mod generator;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
-    Archive, Bundle, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, Package, PodNetwork, Provider,
-    Readers, Role, Runtime, RuntimeName, RuntimeSource, Secrecy, Slot, Snap, SourceKind, Start, Unit, UnitNature,
-    Webhook,
+    Artefact, ArtefactForm, Bundle, Component, Downloads, File, Gate, GateFact, Hook, Join, Layout, Necessity,
+    NodeKind, Os, PodNetwork, Provenance, Provider, Readers, Role, Runtime, RuntimeName, RuntimeSource, S3,
+    S3Credentials, Secrecy, Slot, Snap, Start, Tree, Unit, UnitNature, Webhook,
 };
 use generator::Sources;
 
@@ -57,6 +57,8 @@ impl Seen {
             units,
             hooks,
             runtime,
+            trees,
+            downloads,
             gate,
             join,
             pod_network,
@@ -73,6 +75,10 @@ impl Seen {
         self.either("hooks", hooks.is_empty());
         hooks.iter().for_each(|hook| self.hook(hook));
         self.runtime(runtime);
+        self.either("trees", trees.is_empty());
+        trees.iter().for_each(|tree| self.tree(tree));
+        self.either("downloads", downloads.is_some());
+        downloads.iter().for_each(|downloads| self.downloads(downloads));
         self.gate(gate);
         self.join(join);
         self.either("podNetwork", pod_network.is_some());
@@ -120,16 +126,38 @@ impl Seen {
     fn runtime(&mut self, Runtime { name, unit, source }: &Runtime) {
         self.word("runtime.name", name, RuntimeName::ALL);
         self.value("runtime.unit", unit);
-        self.word("runtime.source", source.kind(), SourceKind::ALL);
-        match source {
-            RuntimeSource::Preinstalled | RuntimeSource::Torcx => {}
-            RuntimeSource::Tree(Archive { urls, sha256 }) | RuntimeSource::Sysext(Archive { urls, sha256 }) => {
-                self.value("runtime.source.urls", urls.len());
-                self.value("runtime.source.sha256", sha256);
-            }
-            RuntimeSource::Package(Package { name, version }) => {
-                self.value("runtime.source.name", name);
-                self.value("runtime.source.version", version);
+        self.word("runtime.source", source.kind(), ["preinstalled", "torcx", "tree"]);
+    }
+
+    fn tree(&mut self, Tree { component, version, artefact, links, read_by }: &Tree) {
+        self.word("trees.component", component, Component::ALL);
+        self.value("trees.version", version);
+        let Artefact { digest, size, form, places } = artefact;
+        self.value("trees.artefact.digest", digest);
+        self.value("trees.artefact.size", size);
+        self.word("trees.artefact.form", form, ArtefactForm::ALL);
+        self.value("trees.artefact.places", places.len());
+        self.value("trees.links", links.len());
+        self.either("trees.readBy", read_by.is_empty());
+    }
+
+    fn downloads(&mut self, downloads: &Downloads) {
+        let Downloads { provenance, certificate_authorities, proxy, no_proxy, s3 } = downloads;
+        self.either("downloads.provenance", matches!(provenance, Provenance::Unsigned {}));
+        self.either("downloads.certificateAuthorities", certificate_authorities.is_some());
+        self.either("downloads.proxy", proxy.is_some());
+        self.value("downloads.noProxy", no_proxy.len());
+        self.either("downloads.s3", s3.is_some());
+        if let Some(S3 { region, endpoint, path_style, credentials }) = s3 {
+            self.value("downloads.s3.region", region);
+            self.either("downloads.s3.endpoint", endpoint.is_some());
+            self.either("downloads.s3.pathStyle", *path_style);
+            match credentials {
+                S3Credentials::InstanceRole {} => self.value("downloads.s3.credentials", "role"),
+                S3Credentials::Key { access_key, secret_key: _, session_token } => {
+                    self.value("downloads.s3.credentials", access_key);
+                    self.either("downloads.s3.credentials.sessionToken", session_token.is_some());
+                }
             }
         }
     }
@@ -197,7 +225,7 @@ fn every_field_and_every_word_is_seen_both_ways() {
 fn a_bundle_for_a_node_names_only_what_nodes_can_do_and_its_machine_has() {
     for seed in 0..SEEDS {
         let bundle = generator::bundle(seed);
-        assert_eq!(bundle.runtime.source, RuntimeSource::Preinstalled, "{seed}");
+        assert_ne!(bundle.runtime.source, RuntimeSource::Torcx, "{seed}");
         let programs = bundle.required_programs.iter();
         programs.for_each(|program| assert!(generator::PROGRAMS.iter().any(|known| program == known), "{seed}"));
         for unit in bundle.units.iter().filter(|unit| unit.brought.is_none()) {

@@ -11,7 +11,10 @@ use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64
 use host::snaps::{SnapdSnaps, Snaps};
 use host::units::{StandInUnits, SystemdUnits, Units};
 use host::volumes::{FolderVolumes, LinuxVolumes, Volumes};
-use node::{BundleSourceError, Delivered, FetchBundle, Freshness, NodeHost, Ownership, PlatformSource};
+use node::{
+    Artefacts, BundleSourceError, Delivered, FetchBundle, Freshness, NetworkArtefacts, NodeHost, Ownership,
+    PlatformSource,
+};
 
 use crate::args::{FetchArguments, NodeArguments, PlatformArguments};
 use crate::outcome::{Code, Failure, OrFail};
@@ -43,7 +46,12 @@ fn open_asking(root: &Path, metadata_deadline: Duration, freshness: Freshness) -
         if is_machine(root) { Arc::new(LinuxVolumes::new()) } else { Arc::new(FolderVolumes::new(Arc::clone(&disk))) };
     let (its_disk, its_machine) = (Arc::clone(&disk), Arc::clone(&machine));
     let platform = Arc::new(PlatformSource::with(its_disk, its_machine, volumes, metadata_deadline, freshness));
-    Ok(NodeHost { disk, units, snaps, machine, ownership, platform })
+    let here: Arc<dyn Disk> = match is_machine(root) {
+        true => Arc::clone(&disk),
+        false => Arc::new(RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?),
+    };
+    let artefacts: Arc<dyn Artefacts> = Arc::new(NetworkArtefacts::new(Arc::clone(&disk), here, Arc::clone(&platform)));
+    Ok(NodeHost { disk, units, snaps, artefacts, machine, ownership, platform })
 }
 
 /// By any of its names: `--root .` in `/` is the machine too, and no stand-in may keep its units.

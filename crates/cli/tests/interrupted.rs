@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use support::harm::{Harmed, place, traced, walk};
+use support::trees;
 use support::{BUNDLE, GATE, Ran, Sandbox, can_run, other_bundle, text};
 
 /// Calls that change files or make changes last. Opening with `O_CREAT` cannot be told from other opens; the write that
@@ -82,21 +83,31 @@ enum Start {
     OtherBundle,
     /// The node is complete, and somebody has edited a file of it.
     Edited,
+    /// A first boot that brings programs.
+    Trees,
 }
 
 impl Story {
     fn new(start: Start) -> Self {
         let place = place();
-        let before = Sandbox::delivered_in(&place);
-        if start != Start::FirstBoot {
+        let begin = || match start {
+            Start::Trees => {
+                let sandbox = Sandbox::image_in(&place);
+                trees::deliver(&sandbox, "1.36.3");
+                sandbox
+            }
+            _ => Sandbox::delivered_in(&place),
+        };
+        let before = begin();
+        if matches!(start, Start::OtherBundle | Start::Edited) {
             before.run("apply", APPLY).expect(0);
         }
         match start {
-            Start::FirstBoot => {}
+            Start::FirstBoot | Start::Trees => {}
             Start::OtherBundle => before.deliver(&other_bundle()),
             Start::Edited => before.write("/etc/containerd/config.toml", "edited"),
         }
-        let undisturbed = Sandbox::delivered_in(&place);
+        let undisturbed = begin();
         undisturbed.run("apply", APPLY).expect(0);
         let old = tree(&undisturbed);
         if start == Start::OtherBundle {
@@ -218,6 +229,11 @@ fn a_kill_on_the_way_to_another_bundle_leaves_the_old_node_or_the_new_one_or_a_s
 #[test]
 fn a_kill_while_an_edited_file_is_put_back_forgets_no_restart() {
     walk_all(Start::Edited, "signal=SIGKILL", |call| changes(call).then_some((1, &[0])));
+}
+
+#[test]
+fn a_kill_while_programs_are_fetched_unpacked_or_switched_in_resumes_to_the_same_node() {
+    walk_all(Start::Trees, "signal=SIGKILL", |call| changes(call).then_some((1, &[0])));
 }
 
 #[test]

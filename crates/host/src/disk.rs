@@ -104,6 +104,11 @@ pub trait Disk: Send + Sync {
     fn open_medium(&self, path: &Path) -> Result<Option<Box<dyn FileReader>>, DiskError>;
     /// A folder to be filled without ever leaving it. A link at the path is not followed.
     fn enter(&self, folder: &Path) -> Result<Box<dyn Folder>, DiskError>;
+    /// How many bytes may still be written to the file system that holds a path, or its nearest folder that is there; `None` if
+    /// nobody knows.
+    fn free_space(&self, _path: &Path) -> Result<Option<u64>, DiskError> {
+        Ok(None)
+    }
     /// Sorted names in a folder; empty if there is no such folder.
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError>;
     /// Creates a new file with its final mode from the first instant (never wider, whatever the umask); fails if

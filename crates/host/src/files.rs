@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskError, Kind, Look};
+use crate::disk::{Disk, DiskError, Kind, Look, Stat};
 use crate::doubt;
 
 const LEFTOVER_SUFFIX: &str = ".nodestrap-new";
@@ -247,13 +247,25 @@ fn lost(disk: &dyn Disk, paths: &[&Path]) -> FileError {
 
 /// Writes every file under its temporary name. On failure none of them stays behind.
 pub fn stage(disk: &dyn Disk, files: &[FileWrite<'_>]) -> Result<Staged, FileError> {
+    stage_over(disk, files, &|_| false)
+}
+
+/// The same where links with some targets may be replaced by files: whoever knows made them.
+pub fn stage_over(
+    disk: &dyn Disk,
+    files: &[FileWrite<'_>],
+    is_replaceable: &dyn Fn(&str) -> bool,
+) -> Result<Staged, FileError> {
     let mut seen = BTreeSet::new();
     for file in files {
         places(file.path)?;
         if !seen.insert(file.path) {
             return Err(FileError::WrittenTwice { path: file.path.display().to_string() });
         }
-        refuse_obstacle(disk, file.path)?;
+        match refuse_obstacle(disk, file.path) {
+            Err(FileError::LinkInTheWay { target, .. }) if is_replaceable(&target) => {}
+            other => other?,
+        }
     }
     let mut staged = Staged {
         files: Vec::with_capacity(files.len()),
@@ -346,13 +358,23 @@ pub fn remove_durable(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
     Ok(removed)
 }
 
-/// Temporary files that interrupted runs left in a folder.
+/// Makes a link, or has it lead elsewhere, in one step. Not durable before the folder is synced.
+pub fn replace_link(disk: &dyn Disk, path: &Path, target: &str) -> Result<(), FileError> {
+    let (folder, temporary) = places(path)?;
+    disk.make_folder(folder, PARENT_FOLDER_MODE)?;
+    disk.remove(&temporary)?;
+    disk.symlink(target, &temporary)?;
+    Ok(disk.rename(&temporary, path)?)
+}
+
+/// Temporary files and links that interrupted runs left in a folder.
 pub fn leftovers(disk: &dyn Disk, folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut found = Vec::new();
     for name in disk.list(folder)? {
         let path = folder.join(&name);
         let is_ours = name.starts_with('.') && name.ends_with(LEFTOVER_SUFFIX);
-        if is_ours && disk.stat(&path)?.is_some_and(|stat| stat.kind == Kind::File) {
+        let is_one = |stat: Stat| matches!(stat.kind, Kind::File | Kind::Link { .. });
+        if is_ours && disk.stat(&path)?.is_some_and(is_one) {
             found.push(path);
         }
     }

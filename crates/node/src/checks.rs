@@ -8,6 +8,7 @@ use host::disk::{Disk, Kind, Stat, follow};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{disk_error, unit_error};
+use crate::prerequisites::find_missing;
 use crate::refusals::Refusal;
 use crate::resource::{Deed, Node, Tools};
 use crate::timekeeping::Known;
@@ -24,6 +25,8 @@ pub enum Action {
     CheckBundle { refusals: Vec<Refusal>, remarks: Vec<String> },
     /// The image brings what the bundle counts on.
     CheckPrograms { paths: Vec<String> },
+    /// The machine has what the programs of the bundle need: all that it lacks is named at once.
+    CheckHost,
     /// Certificates look invalid to a clock that is years behind; better that it is named.
     CheckClock,
     /// Only what runs after the last reboot may open the gate.
@@ -35,6 +38,7 @@ impl Deed<Node<'_>> for Action {
         match self {
             Self::CheckBundle { .. } => "the bundle is for this machine and this version".to_owned(),
             Self::CheckPrograms { paths } => format!("{} programs of the image", paths.len()),
+            Self::CheckHost => "this machine has what the programs need".to_owned(),
             Self::CheckClock => "the clock says what it can say".to_owned(),
             Self::RebootIfRequired { markers } => markers.join(" "),
         }
@@ -44,6 +48,7 @@ impl Deed<Node<'_>> for Action {
         match self {
             Self::CheckBundle { refusals, remarks } => check_bundle(refusals, remarks, history),
             Self::CheckPrograms { paths } => check_programs(node.tools.disk, paths),
+            Self::CheckHost => check_host(node, history),
             Self::CheckClock => check_clock(node),
             Self::RebootIfRequired { markers } => check_reboot(node, markers),
         }
@@ -56,6 +61,11 @@ impl Deed<Node<'_>> for Action {
                 Ok(())
             }
             Self::CheckPrograms { paths } => check_programs(node.tools.disk, paths).map(drop),
+            Self::CheckHost => {
+                let missing = find_missing(node.tools.disk, node.bundle)?;
+                missing.remarks.into_iter().for_each(|remark| context.detail(remark));
+                Ok(())
+            }
             Self::CheckClock => check_clock(node).map(drop),
             Self::RebootIfRequired { .. } => node.tools.units.reboot().map_err(|error| unit_error(&error)),
         }
@@ -102,6 +112,22 @@ fn check_programs(disk: &dyn Disk, paths: &[String]) -> Result<Condition, StepEr
         "the runtime source is \"preinstalled\": put them into the image, or name their place in the spec (kubelet.binary, \
          containerRuntime.binary, containerRuntime.cniBinaries)",
     ))
+}
+
+fn check_host(node: &Node<'_>, history: &History) -> Result<Condition, StepError> {
+    let missing = find_missing(node.tools.disk, node.bundle)?;
+    if !missing.reasons.is_empty() {
+        return Err(StepError::needs_operator(format!(
+            "this machine cannot run what the bundle brings: {}",
+            missing.reasons.join("; ")
+        ))
+        .with_advice("mend the image or the machine; nothing was changed"));
+    }
+    match missing.remarks.first() {
+        // Made once, in the journal of the first run.
+        Some(remark) if !history.done_before => Ok(Condition::Needed(remark.clone())),
+        _ => Ok(Condition::AlreadySo),
+    }
 }
 
 /// Images link programs to where they really are, so what is at the path and what it leads to in the end both count.

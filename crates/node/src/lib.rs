@@ -3,6 +3,7 @@
 //! Joins the other rooms: a bundle, a machine from `host`, a scheduler from `engine`. Deciding
 //! ([`plan_first_boot`]) is pure; doing ([`apply`]) goes through the host's traits only.
 
+mod artefacts;
 mod authority;
 mod bundle_source;
 mod checks;
@@ -19,6 +20,7 @@ mod outlook;
 mod ownership;
 mod plan;
 mod platform;
+mod prerequisites;
 mod refusals;
 mod reset;
 mod resource;
@@ -32,6 +34,7 @@ mod told;
 mod verify;
 mod vouch;
 
+pub use artefacts::{Artefacts, NetworkArtefacts, Order, STORE_FOLDER};
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};
 pub use complete::{COMPLETE_PATH, Complete, load as load_complete};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
@@ -47,6 +50,7 @@ pub use reset::{Forgotten, ResetAction, ResetOptions, plan_reset, preview_reset,
 pub use resource::Ownership;
 pub use resource::file::{PlannedFile, SAVED_FOLDER};
 pub use resource::gate::{GateState, is_any_open as is_gate_open, observe as observe_gate};
+pub use resource::tree::PlannedTree;
 pub use session::{
     Adopt, Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
     apply_delivery, apply_prepared, load_events, prepare, preview,

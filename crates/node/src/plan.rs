@@ -16,6 +16,7 @@ use crate::gate_facts;
 use crate::refusals;
 use crate::resource::file::{FILES_DEADLINE, PlannedFile};
 use crate::resource::snap::planned_snap;
+use crate::resource::tree::{self, FETCH_DEADLINE, PlannedTree, RETIRE_DEADLINE, UNPACK_DEADLINE};
 use crate::resource::{Deed, Node, credential, file, folder, gate, hook, keep, short, snap, unit};
 
 /// A reload parses all unit files; seconds on the slowest machines.
@@ -47,6 +48,7 @@ pub enum Action {
     Keep(keep::Action),
     Folder(folder::Action),
     Credential(credential::Action),
+    Tree(tree::Action),
     File(file::Action),
     Gate(gate::Action),
     Hook(hook::Action),
@@ -66,6 +68,7 @@ impl Action {
             Self::Keep(action) => action,
             Self::Folder(action) => action,
             Self::Credential(action) => action,
+            Self::Tree(action) => action,
             Self::File(action) => action,
             Self::Gate(action) => action,
             Self::Hook(action) => action,
@@ -134,13 +137,15 @@ impl Sequence<'_> {
         let paths = bundle.required_programs.iter().map(ToString::to_string).collect();
         let programs = Action::Check(checks::Action::CheckPrograms { paths });
         self.add("check-programs", &checked, FILES_DEADLINE, programs);
+        let checked = self.check_host(&checked);
         let folders = folder::Action::MakeFolders { paths: FOLDERS.map(str::to_owned).to_vec() };
         self.add("keep-before", &checked, FILES_DEADLINE, Action::Keep(keep::Action::KeepBefore));
         let kept = ["keep-before"];
         self.add("make-folders", &kept, FILES_DEADLINE, Action::Folder(folders));
         let stage = file::Action::StageFiles { files: self.files(Early::No) };
         self.add("stage-files", &kept, FILES_DEADLINE, Action::File(stage));
-        let all_prepared = ["check-programs", "make-folders", "stage-files"];
+        let mut all_prepared = ["check-programs", "make-folders", "stage-files"].map(str::to_owned).to_vec();
+        all_prepared.extend(self.unpack_trees(&checked));
         let take = keep::Action::TakeBundle { path: BUNDLE_PATH.to_owned() };
         self.add("take-bundle", &all_prepared, FILES_DEADLINE, Action::Keep(take));
         let close = gate::Action::CloseGate { path: bundle.gate.path.to_string() };
@@ -151,6 +156,35 @@ impl Sequence<'_> {
         self.add(CREDENTIALS_STEP, &["close-gate"], FILES_DEADLINE, settle);
     }
 
+    /// Gives what waits for it: a host that lacks something is left as it is.
+    fn check_host(&mut self, checked: &[&'static str]) -> Vec<&'static str> {
+        if self.bundle.trees.is_empty() {
+            return checked.to_vec();
+        }
+        self.add("check-host", checked, FILES_DEADLINE, Action::Check(checks::Action::CheckHost));
+        vec![CHECK_STEP, "check-host"]
+    }
+
+    /// The whole payload is there and proved before anything else changes. Gives the steps after which it is.
+    fn unpack_trees(&mut self, checked: &[&str]) -> Vec<String> {
+        let mut unpacked = Vec::new();
+        for tree in &self.bundle.trees {
+            let [fetch, unpack] = ["fetch", "unpack"].map(|verb| format!("{verb}-{}", tree.component));
+            let needs: Vec<&str> = checked.iter().copied().chain(["check-programs"]).collect();
+            let planned = PlannedTree::from(tree);
+            let action = Action::Tree(tree::Action::FetchTree { tree: planned.clone() });
+            self.add(&fetch, &needs, FETCH_DEADLINE, action);
+            let action = Action::Tree(tree::Action::UnpackTree { tree: planned });
+            self.add(&unpack, &[fetch.as_str(), "keep-before"], UNPACK_DEADLINE, action);
+            unpacked.push(unpack);
+        }
+        unpacked
+    }
+
+    fn trees(&self) -> Vec<PlannedTree> {
+        self.bundle.trees.iter().map(PlannedTree::from).collect()
+    }
+
     fn write_files(&mut self) {
         let before = self.run_hooks_before_files();
         let files = self.files(Early::No);
@@ -158,7 +192,15 @@ impl Sequence<'_> {
         self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::File(commit));
         let verify = file::Action::VerifyFiles { files };
         self.add("verify-files", &[COMMIT_STEP], FILES_DEADLINE, Action::File(verify));
-        self.add("remove-files", &[COMMIT_STEP], SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
+        let mut switched = vec![COMMIT_STEP];
+        if !self.bundle.trees.is_empty() {
+            let switch = Action::Tree(tree::Action::SwitchTrees { trees: self.trees() });
+            self.add("switch-trees", &before, FILES_DEADLINE, switch);
+            let verify = Action::Tree(tree::Action::VerifyTrees { trees: self.trees() });
+            self.add("verify-trees", &["switch-trees"], UNPACK_DEADLINE, verify);
+            switched.push("switch-trees");
+        }
+        self.add("remove-files", &switched, SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
         // Enabling reads unit files from the disk, where none of an earlier bundle is left; so one reload after it serves all,
         // which takes half a second.
         let enabled = unit::Action::EnableUnits { units: self.enabled_units() };
@@ -200,6 +242,9 @@ impl Sequence<'_> {
             ready: vec!["reload-units".to_owned()],
             all: vec!["verify-files".to_owned(), "reload-units".to_owned()],
         };
+        if !self.bundle.trees.is_empty() {
+            way.all.push("verify-trees".to_owned());
+        }
         way.advance(self.add_hooks(Slot::AfterFiles, &way.all));
         way.advance(self.add_starts(before_runtime, &way.ready));
         way.advance(self.add_hooks(Slot::BeforeRuntime, &way.ready));
@@ -263,6 +308,10 @@ impl Sequence<'_> {
         for unit in self.armed_units() {
             let release = unit::Action::ReleaseUnit { unit: unit.clone() };
             released.push(self.add_unit("release", &unit, &["open-gate"], release));
+        }
+        if !self.bundle.trees.is_empty() {
+            let retire = Action::Tree(tree::Action::RetireTrees { trees: self.trees() });
+            self.add("retire-trees", &released, RETIRE_DEADLINE, retire);
         }
         released.push("open-gate".to_owned());
         self.add_hooks(Slot::AfterKubelet, &released);

@@ -179,6 +179,14 @@ impl PlatformSource {
         files::write_durable(disk, path, KEPT_PLATFORM_MODE, content.as_bytes(), None)
     }
 
+    /// What the platform gives to this machine for stores; `None` if it gives nothing. Asked each time: it is good for some
+    /// hours only, and is kept nowhere.
+    pub(crate) fn role_credentials(&self, tell: &dyn Fn(&str)) -> Result<Option<fetch::Credentials>, PlatformError> {
+        let identified = cloud::identify(self.disk.as_ref(), self.volumes.as_ref())?;
+        let asking = Asking { deadline: self.deadline, random: &random_u64, tell };
+        Ok(cloud::role_credentials(&identified, &asking)?.map(|role| role.credentials))
+    }
+
     fn hear(&self, wanted: Wanted, tell: &dyn Fn(&str)) -> Result<Heard, PlatformError> {
         // Whoever else wants to know waits: the platform is asked once.
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);

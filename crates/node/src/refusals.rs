@@ -50,9 +50,9 @@ pub(crate) fn remarks(bundle: &Bundle, facts: &Facts) -> Vec<String> {
 
 fn runtime(bundle: &Bundle) -> Option<Refusal> {
     let source = bundle.runtime.source.kind();
-    (source != SourceKind::Preinstalled).then(|| Refusal {
+    (source == SourceKind::Torcx).then(|| Refusal {
         reason: format!("this version of nodestrap cannot install a container runtime from \"{source}\" yet"),
-        advice: "use an image that brings it, and containerRuntime.source: preinstalled".to_owned(),
+        advice: "say source: tree or preinstalled in the spec, render and deliver again".to_owned(),
     })
 }
 

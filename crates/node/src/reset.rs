@@ -27,7 +27,7 @@ use crate::resource::gate::{GateState, observe_any};
 use crate::resource::record::{self, BEFORE_FOLDER, RECORD_PATH, Record};
 use crate::resource::started::STARTED_PATH;
 use crate::resource::{
-    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, snap, unit,
+    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, snap, tree, unit,
 };
 use crate::session::{Applied, HANG_GRACE, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER};
@@ -52,6 +52,7 @@ pub struct ResetOptions {
 #[serde(untagged)]
 pub enum ResetAction {
     File(file::Undo),
+    Tree(tree::Undo),
     Gate(gate::Undo),
     Unit(unit::Undo),
     Snap(snap::Undo),
@@ -74,6 +75,7 @@ impl ResetAction {
     fn deed<'u>(&self) -> &dyn Deed<Undoing<'u>> {
         match self {
             Self::File(undo) => undo,
+            Self::Tree(undo) => undo,
             Self::Gate(undo) => undo,
             Self::Unit(undo) => undo,
             Self::Snap(undo) => undo,

@@ -17,6 +17,7 @@ use host::machine::{Machine, MachineError};
 use host::snaps::Snaps;
 use host::units::Units;
 
+use crate::artefacts::Artefacts;
 use crate::bundle_source::{BundleSourceError, Delivered, Named, Way};
 use crate::checks;
 use crate::expected::ExpectedPlan;
@@ -29,6 +30,7 @@ use crate::plan::{Action, CHECK_STEP, COMMIT_STEP, plan_first_boot};
 use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
 use crate::resource::snap::planned_snap;
+use crate::resource::tree::retire;
 use crate::resource::{Identity, Node, Ownership, Tools};
 use crate::spending;
 use crate::store::{JournalFile, JournalSnapshot};
@@ -43,6 +45,7 @@ pub struct NodeHost {
     pub disk: Arc<dyn Disk>,
     pub units: Arc<dyn Units>,
     pub snaps: Arc<dyn Snaps>,
+    pub artefacts: Arc<dyn Artefacts>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
     pub platform: Arc<PlatformSource>,
@@ -62,6 +65,7 @@ impl NodeHost {
             disk: self.disk.as_ref(),
             units: self.units.as_ref(),
             snaps: self.snaps.as_ref(),
+            artefacts: self.artefacts.as_ref(),
             clock,
             ownership: self.ownership,
         }
@@ -85,6 +89,7 @@ impl NodeHost {
             last_believed: past.last_believed,
             files_are_as_planned: AtomicBool::new(false),
             staged: Mutex::new(None),
+            proved: Mutex::default(),
             starts: Mutex::new(()),
         }
     }
@@ -356,6 +361,10 @@ fn converge(
     if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
         // The node is complete: what cannot be removed or written now is no failure, and the next run tries again.
         let _ = kept::forget_others(host.disk.as_ref(), &bundle);
+        // Where this bundle has trees, a step of the plan did so.
+        if bundle.trees.is_empty() {
+            let _ = retire::retire(host.disk.as_ref(), &[]);
+        }
         let _ = executor.remember_complete();
         // Nor is a copy that came again with what was spent here.
         let _ = spending::spend_again(host.disk.as_ref(), &bundle);

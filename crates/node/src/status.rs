@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use bundle::{Bundle, BundleError, PayloadError, Stub};
+use bundle::{Bundle, BundleError, PayloadError, Provenance, Stub};
 use engine::{ErrorClass, FactNote, Report, RunOutcome, StepError, StepOutcome};
 use host::disk::{Disk, DiskError};
 use host::machine::MachineIdentity;
@@ -142,6 +142,9 @@ fn judge(
     let (phase, summary, mut blocked) = assess(&bundle, &gate, joined, last_run.as_ref());
     let mut notes: Vec<String> =
         notes(last_run.as_ref()).into_iter().chain(remark(complete.as_ref(), &machine)).collect();
+    if bundle.downloads.as_ref().is_some_and(|downloads| matches!(downloads.provenance, Provenance::Unsigned {})) {
+        notes.push("programs: nobody signed for them (the spec says that unsigned artefacts are allowed)".to_owned());
+    }
     if spending::files_wanted(disk, &bundle).iter().any(|file| file.content.is_spent()) {
         notes.push("bootstrap credentials: spent".to_owned());
         if let Err(error) = spending::check_spent(disk, &bundle.join) {

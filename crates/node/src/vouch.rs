@@ -4,6 +4,7 @@
 //! gate absent                                   → shut
 //! this disk was complete on another machine      → refused; the gate stays, since that machine may get its disk back
 //! gate damaged, or a file that the kubelet reads → taken away: the bootstrap runs again and mends it, in the same boot
+//! a program that nodestrap brought is missing, empty or cannot be run → the same
 //! such a file changed by somebody                → open, with a word: an edit survives a restart
 //! no record of what was written                  → open, with a word
 //! ```
@@ -15,8 +16,8 @@ use std::path::Path;
 
 use bundle::resource::damage::{Judgement, judge};
 use bundle::resource::file::Found;
-use bundle::{FileDigest, GATE_PATHS, Manifest};
-use host::disk::{Disk, DiskError, Look};
+use bundle::{FileDigest, GATE_PATHS, Manifest, TreeDigest};
+use host::disk::{Disk, DiskError, Kind, Look, follow};
 use host::files::{self, FileError};
 use host::machine::Machine;
 
@@ -27,6 +28,7 @@ use crate::resource::Ownership;
 use crate::resource::credential::has_certificate;
 use crate::resource::file::{COMPARED_BYTES, found};
 use crate::resource::gate::{self, GateState};
+use crate::resource::tree::whole::{Glance, glance};
 
 /// What stands at the kubelet's gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,15 +83,15 @@ pub fn vouch(disk: &dyn Disk, machine: &dyn Machine, path: &str) -> Result<Verdi
         remarks.push(remark.to_owned());
         return Ok(Verdict::Open { remarks });
     };
-    match compare_files(disk, &complete.manifest)? {
-        Compared::Damaged { file, what } => {
-            take_away(disk, path, format!("{file}, which the kubelet reads, is damaged: {what}"))
-        }
-        Compared::Usable { remarks: drift } => {
-            remarks.extend(drift);
-            Ok(Verdict::Open { remarks })
+    for compared in [compare_files(disk, &complete.manifest)?, compare_trees(disk, &complete.manifest.trees)?] {
+        match compared {
+            Compared::Damaged { file, what } => {
+                return take_away(disk, path, format!("{file}, which the kubelet needs, is damaged: {what}"));
+            }
+            Compared::Usable { remarks: drift } => remarks.extend(drift),
         }
     }
+    Ok(Verdict::Open { remarks })
 }
 
 fn take_away(disk: &dyn Disk, path: &str, reason: String) -> Result<Verdict, VouchError> {
@@ -115,6 +117,42 @@ fn compare_files(disk: &dyn Disk, manifest: &Manifest) -> Result<Compared, DiskE
                 file.path
             )),
             Judgement::Damage(what) => return Ok(Compared::Damaged { file: file.path.to_string(), what }),
+        }
+    }
+    Ok(Compared::Usable { remarks })
+}
+
+/// Programs by their names, sizes and modes, which takes no time. What is in them is for `nodestrap verify`.
+fn compare_trees(disk: &dyn Disk, trees: &[TreeDigest]) -> Result<Compared, DiskError> {
+    let mut remarks = Vec::new();
+    for tree in trees {
+        let damaged = |file: String, what: &str| Ok(Compared::Damaged { file, what: what.to_owned() });
+        let current = tree.current();
+        match disk.stat(Path::new(&current))?.map(|stat| stat.kind) {
+            Some(Kind::Link { target }) if target == tree.name => {}
+            Some(Kind::Link { .. }) if follow(disk, Path::new(&current))?.is_none() => {
+                return damaged(current, "it leads nowhere");
+            }
+            Some(Kind::Link { target }) => remarks.push(format!(
+                "{current} leads to {target}, not to {}; the kubelet starts with it, and the next `nodestrap apply` puts it back",
+                tree.name
+            )),
+            Some(_) => return damaged(current, "it is no link"),
+            None => return damaged(current, "it is missing"),
+        }
+        match glance(disk, &tree.folder())? {
+            Glance::Whole => {}
+            Glance::Absent => return damaged(tree.folder(), "it is missing"),
+            Glance::Damaged(what) => return damaged(tree.folder(), &what),
+            Glance::Changed(what) => remarks.push(format!(
+                "{}: {what}; the kubelet starts with it, and the next `nodestrap apply` puts it back",
+                tree.folder()
+            )),
+        }
+        for place in tree.links.keys() {
+            if follow(disk, place.as_path())?.is_none() {
+                return damaged(place.to_string(), "it is missing or leads nowhere");
+            }
         }
     }
     Ok(Compared::Usable { remarks })

@@ -232,15 +232,14 @@ const DEBIAN: &str = "ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n";
 #[test]
 fn what_cannot_be_done_is_refused_before_anything_is_written() {
     let mut installed = bundle();
-    let package = bundle::Package { name: "containerd".to_owned(), version: "2.1".to_owned() };
-    installed.runtime.source = bundle::RuntimeSource::Package(package);
-    assert_refused(&installed, DEBIAN, &["\"package\"", "preinstalled"]);
+    installed.runtime.source = bundle::RuntimeSource::Torcx;
+    assert_refused(&installed, DEBIAN, &["\"torcx\"", "preinstalled"]);
     let mut unfilled = bundle();
     unfilled.gate.facts = [bundle::GateFact::NodeIp, bundle::GateFact::MaxPods].into();
     assert_refused(&unfilled, DEBIAN, &["NODE_IP", "INSTANCE_TYPE"]);
     let mut both = installed;
     both.gate.facts = unfilled.gate.facts;
-    assert_refused(&both, DEBIAN, &["\"package\"", "NODE_IP"]);
+    assert_refused(&both, DEBIAN, &["\"torcx\"", "NODE_IP"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bundle::{Bundle, Os, Start, UNIT_FOLDER};
 use engine::{Report, RunOutcome};
-use host::disk::Disk as _;
+use host::disk::{Disk as _, Kind};
 use host::fake::{Entry, FakeDisk, FakeSnaps, FakeUnits};
 use host::snaps::Snaps as _;
 use host::units::{ActiveState, UnitName, Units as _};
@@ -71,6 +71,14 @@ fn image(seed: u64, os: Os) -> FakeNode {
     for path in random.some_of(&["/etc/a/one", "/etc/b/two", "/etc/kubernetes/kubelet.yaml", "/etc/a/secret"]) {
         put(path, random.pick(&[0o600, 0o644, 0o640]), b"of the image\n");
     }
+    // Programs of the image where bundles want theirs: a file, and a link.
+    for path in random.some_of(&["/usr/local/bin/kubelet", "/usr/local/bin/containerd", "/usr/local/bin/crictl"]) {
+        put(path, random.pick(&[0o755, 0o700]), b"of the image\n");
+    }
+    if random.coin() {
+        image.make_folder(Path::new("/usr/local/bin"), 0o755).expect("made");
+        image.symlink("/usr/bin/runc", Path::new("/usr/local/bin/runc")).expect("made");
+    }
     let units = FakeUnits::new(&disk);
     for unit in random.some_of(&["containerd.service", "systemd-timesyncd.service"]) {
         units.enable(&[UnitName(unit.to_owned())]).expect("enabled");
@@ -86,7 +94,7 @@ fn image(seed: u64, os: Os) -> FakeNode {
     let settings = texts.into_iter().map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).collect();
     snaps.set(generator::SNAP, &settings, std::time::Duration::ZERO).expect("set");
     let (gate, instance_type) = (String::new(), generator::INSTANCE_TYPE.to_owned());
-    FakeNode { disk, units, snaps, gate, instance_type }
+    FakeNode { disk, units, snaps, shelf: Default::default(), gate, instance_type }
 }
 
 /// What can be seen of a machine, but for the story of how it got there.
@@ -112,6 +120,12 @@ fn look<'b>(node: &FakeNode, bundles: impl IntoIterator<Item = &'b Bundle>) -> S
     let aliases = node.snaps.aliases().expect("snapd answers");
     let settings = node.snaps.settings(generator::SNAP).expect("snapd answers");
     Seen { tree, units, aliases, settings }
+}
+
+/// What was there before may be kept as a copy, or moved aside: that is a part of the story, too.
+fn without_kept(mut seen: Seen) -> Seen {
+    seen.tree.retain(|path, _| !path.to_string_lossy().ends_with(".nodestrap-before"));
+    seen
 }
 
 fn differences(expected: &Seen, found: &Seen) -> Vec<String> {
@@ -142,6 +156,12 @@ fn stale(node: &FakeNode, bundle: &Bundle) -> Vec<String> {
             let read = read.get(file.path.as_path()).map(|entry| entry.content.as_slice());
             if read != Some(&*file.content) {
                 found.push(format!("{} runs without having read {}", unit.name, file.path));
+            }
+        }
+        for tree in bundle.trees.iter().filter(|tree| tree.read_by.units.contains(&unit.name)) {
+            let current = read.get(Path::new(&tree.current())).map(|entry| entry.kind.clone());
+            if current != Some(Kind::Link { target: tree.name() }) {
+                found.push(format!("{} runs another version than {}", unit.name, tree.title()));
             }
         }
     }
@@ -187,7 +207,7 @@ fn walk(seed: u64) -> Result<Walk, Vec<String>> {
             return Err(steps.map(|step| format!("a rerun did {}", step.id)).collect());
         }
     }
-    let mut wrong = differences(&look(&fresh, [last]), &look(&node, [last]));
+    let mut wrong = differences(&without_kept(look(&fresh, [last])), &without_kept(look(&node, [last])));
     wrong.extend(stale(&node, last));
     if !wrong.is_empty() {
         return Err(wrong);

@@ -1,4 +1,4 @@
-//! Folders: those of a bundle's files, and those that the kubelet and the container runtime expect.
+//! Folders: those of a bundle's files and trees, and those that the kubelet and the container runtime expect.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,14 @@ use crate::bundle::{Bundle, FOLDERS};
 pub fn wanted(bundle: &Bundle) -> BTreeSet<String> {
     let files = bundle.all_files();
     let paths = files.iter().map(|file| &file.path).chain([&bundle.gate.path]);
+    let paths = paths.chain(bundle.trees.iter().flat_map(|tree| tree.links.keys()));
     let of_files = paths.flat_map(|path| path.folders().map(str::to_owned).collect::<Vec<_>>());
-    of_files.chain(FOLDERS.iter().flat_map(|folder| with_parents(folder))).collect()
+    let of_trees = bundle.trees.iter().flat_map(|tree| with_parents(&tree.home()));
+    of_files.chain(of_trees).chain(FOLDERS.iter().flat_map(|folder| with_parents(folder))).collect()
 }
 
 /// The folder itself and those above it, without `/`.
-pub fn with_parents(folder: &str) -> impl Iterator<Item = String> {
+pub fn with_parents(folder: &str) -> impl Iterator<Item = String> + use<> {
     let ends = folder.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([folder.len()]);
     ends.map(|end| folder[..end].to_owned()).collect::<Vec<_>>().into_iter()
 }

@@ -5,9 +5,11 @@
 //! `#[path = ".../bundle/tests/generator/mod.rs"]`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod artefact;
 mod mutation;
 mod part;
 mod settle;
+pub(crate) mod tree;
 
 use bundle::{
     AbsolutePath, Bundle, EKSCTL_GATE_PATH, GATE_PATH, Gate, Join, Layout, NodeKind, Os, Provider, Role, Runtime,
@@ -65,8 +67,8 @@ impl Random {
 /// Which sources of a container runtime may be named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sources {
-    /// The one that nodes do not refuse.
-    Preinstalled,
+    /// Those that nodes do not refuse.
+    Possible,
     Any,
 }
 
@@ -93,7 +95,7 @@ impl Frame {
 
 /// A bundle that a node applies.
 pub(crate) fn bundle(seed: u64) -> Bundle {
-    bundle_with(seed, Sources::Preinstalled)
+    bundle_with(seed, Sources::Possible)
 }
 
 pub(crate) fn bundle_with(seed: u64, sources: Sources) -> Bundle {
@@ -109,10 +111,10 @@ pub(crate) fn pair(seed: u64) -> (Bundle, Bundle) {
     // Another stream than that of `bundle`, so that the same seed says something new.
     let mut random = Random::new(seed ^ 0x7061_6972);
     let frame = Frame::new(&mut random);
-    let one = make(&mut random, &frame, Sources::Preinstalled);
+    let one = make(&mut random, &frame, Sources::Possible);
     let other = match random.coin() {
         true => mutation::mutated(&one, &mut random),
-        false => make(&mut random, &frame, Sources::Preinstalled),
+        false => make(&mut random, &frame, Sources::Possible),
     };
     (one, other)
 }
@@ -121,7 +123,11 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
     let layout = random.pick(Layout::ALL);
     let snap = if layout == Layout::Eksctl { random.maybe(part::snap) } else { None };
     let name = random.pick(RuntimeName::ALL);
-    let source = if sources == Sources::Any { part::runtime_source(random) } else { RuntimeSource::Preinstalled };
+    let sources: &[RuntimeSource] = match sources {
+        Sources::Any => &[RuntimeSource::Preinstalled, RuntimeSource::Torcx, RuntimeSource::Tree],
+        Sources::Possible => &[RuntimeSource::Preinstalled, RuntimeSource::Tree],
+    };
+    let source = random.pick(sources);
     let mut bundle = Bundle {
         cluster: frame.cluster.to_owned(),
         group: frame.group.to_owned(),
@@ -131,6 +137,8 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         units: Vec::new(),
         hooks: Vec::new(),
         runtime: Runtime { name, unit: part::runtime_unit(name), source },
+        trees: tree::trees(random),
+        downloads: None,
         gate: gate(random, layout),
         join: join(random, snap.as_ref()),
         pod_network: random.maybe(part::pod_network),
@@ -144,6 +152,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         bundle.hooks.extend(hook);
     });
     part::add_files(&mut bundle, random);
+    tree::settle(&mut bundle, random);
     settle::settle(&mut bundle);
     bundle
 }

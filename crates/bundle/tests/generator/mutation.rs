@@ -1,9 +1,9 @@
 //! A bundle with a few changes, as a spec that somebody edited would give it.
 
-use bundle::{Bundle, Layout, UNIT_FOLDER, UnitName};
+use bundle::{Bundle, Component, Layout, UNIT_FOLDER, UnitName};
 
 use super::settle::{put, settle};
-use super::{PROGRAMS, Random, part, path};
+use super::{PROGRAMS, Random, part, path, tree};
 
 /// One to four of them; now and then one is undone by another, or changes nothing.
 pub(crate) fn mutated(bundle: &Bundle, random: &mut Random) -> Bundle {
@@ -11,6 +11,7 @@ pub(crate) fn mutated(bundle: &Bundle, random: &mut Random) -> Bundle {
     for _ in 0..=random.below(4) {
         random.pick(&MUTATIONS)(&mut changed, random);
     }
+    tree::settle(&mut changed, random);
     settle(&mut changed);
     changed
 }
@@ -18,7 +19,7 @@ pub(crate) fn mutated(bundle: &Bundle, random: &mut Random) -> Bundle {
 type Mutation = fn(&mut Bundle, &mut Random);
 
 /// What lies in files and units changes more often than the rest.
-const MUTATIONS: [Mutation; 17] = [
+const MUTATIONS: [Mutation; 20] = [
     |bundle, random| bundle.kubernetes_version = part::version(random),
     |bundle, random| bundle.required_programs = random.some_of(&PROGRAMS).into_iter().map(path).collect(),
     |bundle, random| bundle.gate.environment = part::environment(random),
@@ -36,6 +37,9 @@ const MUTATIONS: [Mutation; 17] = [
     change_unit_file,
     add_or_remove_unit,
     move_unit,
+    change_tree,
+    change_tree,
+    |bundle, random| bundle.downloads = bundle.downloads.as_ref().map(|_| tree::downloads(random)),
 ];
 
 fn change_facts(bundle: &mut Bundle, random: &mut Random) {
@@ -126,6 +130,16 @@ fn move_unit(bundle: &mut Bundle, random: &mut Random) {
     }
     let at = random.below(bundle.units.len());
     bundle.units.insert(at, unit);
+}
+
+/// Another version or build, or from elsewhere; one more, or one less.
+fn change_tree(bundle: &mut Bundle, random: &mut Random) {
+    let component = random.pick(Component::ALL);
+    let before = bundle.trees.len();
+    bundle.trees.retain(|tree| tree.component != component);
+    if bundle.trees.len() == before || random.below(4) > 0 {
+        bundle.trees.push(tree::tree(random, component));
+    }
 }
 
 fn pick_own(bundle: &Bundle, random: &mut Random) -> Option<UnitName> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
-    ARGUMENTS_VARIABLE, Archive, Bundle, File, GateFact, Hook, KERNEL_UNIT, Necessity, Package, PodNetwork,
-    RuntimeName, RuntimeSource, Secrecy, Secret, Slot, Snap, Start, TRUST_UNIT, Unit, UnitName, Webhook,
+    ARGUMENTS_VARIABLE, Bundle, File, GateFact, Hook, KERNEL_UNIT, Necessity, PodNetwork, RuntimeName, Secrecy, Secret,
+    Slot, Snap, Start, TRUST_UNIT, Unit, UnitName, Webhook,
 };
 
 use super::settle::put;
@@ -19,7 +19,7 @@ pub(crate) const KUBECONFIG: &str = "/etc/kubernetes/kubelet.kubeconfig";
 pub(crate) const MANIFESTS: [&str; 2] = ["/etc/kubernetes/manifests/etcd.yaml", "/etc/kubernetes/manifests/web.yaml"];
 
 /// One in each format that is compared by value, and some in none.
-pub(crate) const FILES: [&str; 11] = [
+pub(crate) const FILES: [&str; 12] = [
     "/etc/a/deep/er/four.env",
     "/etc/a/one.yaml",
     "/etc/a/three.toml",
@@ -31,6 +31,7 @@ pub(crate) const FILES: [&str; 11] = [
     "/etc/kubernetes/nine.yaml",
     "/etc/kubernetes/pki/ten.crt",
     "/etc/sysctl.d/90-eight.conf",
+    super::tree::SHARED_PLACE,
 ];
 const DROP_INS: [&str; 3] = ["containerd.service.d/10-a.conf", "kubelet.service.d/10-b.conf", "a.service.d/10-c.conf"];
 
@@ -77,28 +78,6 @@ pub(crate) fn runtime_unit(name: RuntimeName) -> UnitName {
         RuntimeName::CriO => "crio.service",
         RuntimeName::Docker => "docker.service",
     })
-}
-
-pub(crate) fn runtime_source(random: &mut Random) -> RuntimeSource {
-    match random.below(5) {
-        0 => RuntimeSource::Preinstalled,
-        1 => RuntimeSource::Torcx,
-        2 => RuntimeSource::Tree(archive(random)),
-        3 => RuntimeSource::Sysext(archive(random)),
-        _ => RuntimeSource::Package(Package {
-            name: random.pick(&["containerd", "cri-o"]).to_owned(),
-            version: random.pick(&["2.2.1-1", "2.3.0"]).to_owned(),
-        }),
-    }
-}
-
-fn archive(random: &mut Random) -> Archive {
-    let urls = ["https://one.example/runtime.tar.gz", "http://10.0.0.2/runtime.tar.gz"];
-    let count = 1 + random.below(2);
-    Archive {
-        urls: urls[..count].iter().map(|&url| url.to_owned()).collect(),
-        sha256: random.pick(&["0a", "ff"]).repeat(32),
-    }
 }
 
 pub(crate) fn pod_network(random: &mut Random) -> PodNetwork {

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
-    AbsolutePath, Archive, Bundle, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, PodNetwork,
-    Provider, Role, Runtime, RuntimeName, RuntimeSource, Secret, Slot, Snap, Start, Unit, UnitName, UnitNature,
+    AbsolutePath, Artefact, ArtefactDigest, ArtefactForm, Bundle, Component, Downloads, File, Gate, GateFact, Hook,
+    Join, Layout, Necessity, NodeKind, Os, PodNetwork, Provenance, Provider, Readers, RelativePath, Role, Runtime,
+    RuntimeName, RuntimeSource, S3, S3Credentials, Secret, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature,
     Webhook,
 };
 
@@ -37,6 +38,40 @@ fn texts<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
+fn tree() -> Tree {
+    Tree {
+        component: Component::Containerd,
+        version: "2.2.1".to_owned(),
+        artefact: Artefact {
+            digest: ArtefactDigest::new(format!("sha256:{}", "0a".repeat(32))).expect("a digest of this test"),
+            size: 7,
+            form: ArtefactForm::TarGz,
+            places: vec!["https://a/b".to_owned()],
+        },
+        links: [(path("/usr/local/bin/containerd"), RelativePath::new("bin/containerd").expect("a path"))].into(),
+        read_by: Readers { units: [unit_name("containerd.service")].into(), ..Readers::default() },
+    }
+}
+
+fn downloads() -> Downloads {
+    Downloads {
+        provenance: Provenance::Signed { by: "AB".to_owned(), serial: 3 },
+        certificate_authorities: None,
+        proxy: Some(Secret::new("http://canary:canary@proxy")),
+        no_proxy: vec!["a".to_owned()],
+        s3: Some(S3 {
+            region: "r".to_owned(),
+            endpoint: None,
+            path_style: true,
+            credentials: S3Credentials::Key {
+                access_key: "k".to_owned(),
+                secret_key: Secret::new("canary-key"),
+                session_token: None,
+            },
+        }),
+    }
+}
+
 pub(crate) fn sample() -> Bundle {
     let secret = File::secret(path("/etc/a/secret"), CANARY);
     let text = File::public(path("/etc/a/text"), "é: \"quoted\"\n").read_by([unit_name("containerd.service")]);
@@ -55,8 +90,10 @@ pub(crate) fn sample() -> Bundle {
         runtime: Runtime {
             name: RuntimeName::Containerd,
             unit: unit_name("containerd.service"),
-            source: RuntimeSource::Tree(Archive { urls: vec!["https://a/b".to_owned()], sha256: "0a".repeat(32) }),
+            source: RuntimeSource::Tree,
         },
+        trees: vec![tree()],
+        downloads: Some(downloads()),
         gate: Gate {
             path: path("/etc/kubernetes/kubelet.env"),
             environment: texts([("KUBELET_ARGS", "--v=2")]),

@@ -15,6 +15,7 @@ mod reset;
 mod status;
 mod store;
 mod timeline;
+mod trees;
 mod verify;
 mod wrong_input;
 

@@ -8,6 +8,7 @@
 
 pub(crate) mod harm;
 pub(crate) mod openpgp;
+pub(crate) mod trees;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

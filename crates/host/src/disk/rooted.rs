@@ -385,6 +385,20 @@ impl Disk for RootedDisk {
         })
     }
 
+    fn free_space(&self, path: &Path) -> Result<Option<u64>, DiskError> {
+        for place in path.ancestors() {
+            match self.resolve(place, OFlags::PATH) {
+                Err(error) if is_absent(&error) => {}
+                found => {
+                    let asked = found.and_then(|place| Ok(rustix::fs::fstatvfs(&place)?));
+                    let free = asked.map_err(|source| DiskError::new("ask for the space of", place, source))?;
+                    return Ok(Some(free.f_bavail.saturating_mul(free.f_frsize)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     fn list(&self, folder: &Path) -> Result<Vec<String>, DiskError> {
         let list = || names_in(&self.resolve(folder, OFlags::RDONLY | OFlags::DIRECTORY)?);
         match list() {

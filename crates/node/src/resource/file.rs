@@ -278,7 +278,9 @@ fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<StagedFil
             readers.extend(file.read_by.units.iter().cloned());
         }
     }
-    let staged = files::stage(node.tools.disk, &writes).map_err(|error| file_error(&error))?;
+    // Where an earlier bundle had a link to a program, this one may have a file.
+    let staged = files::stage_over(node.tools.disk, &writes, &record::is_our_link);
+    let staged = staged.map_err(|error| file_error(&error))?;
     Ok(StagedFiles { staged, readers, count: writes.len() })
 }
 
@@ -361,7 +363,9 @@ impl Family for Files {
     fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
         let cni = node.bundle.pod_network.as_ref().map(|network| network.cni_config.as_str());
         for (path, file) in &record.files {
-            let is_wanted = node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());
+            let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()));
+            let is_wanted =
+                is_link || node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());
             // Whoever changed it wants it; `reset` tells of it.
             if !is_wanted
                 && record::compare(node.tools.disk, path, file).map_err(|error| disk_error(&error))? != Now::Changed
@@ -526,7 +530,7 @@ impl Undoing<'_> {
     /// One batch: two syncs per file system, however many files.
     fn restore(&self, context: &StepContext<'_>) -> Result<(), StepError> {
         let disk = self.tools.disk;
-        let (mut back, mut gone) = (Vec::new(), Vec::new());
+        let (mut back, mut gone, mut elsewhere) = (Vec::new(), Vec::new(), Vec::new());
         for (path, file) in self.all() {
             if let Some(folder) = Path::new(path).parent() {
                 files::remove_leftovers(disk, folder).map_err(|error| file_error(&error))?;
@@ -539,6 +543,7 @@ impl Undoing<'_> {
             }
             match &file.before {
                 Before::Absent => gone.push(path),
+                Before::Link { .. } | Before::Aside => elsewhere.push((path, file.before)),
                 Before::File { sha256, mode, uid, gid } => {
                     let content = record::load_original(disk, sha256).map_err(|error| disk_error(&error))?;
                     back.push((path, content.ok_or_else(|| lost(path))?, *mode, (*uid, *gid)));
@@ -555,11 +560,23 @@ impl Undoing<'_> {
                 content,
             })
             .collect();
-        files::stage(disk, &writes)
+        elsewhere.iter().try_for_each(|(path, before)| self.put_back(path, before))?;
+        files::stage_over(disk, &writes, &record::is_our_link)
             .and_then(|staged| files::commit(disk, staged))
             .and_then(|()| gone.iter().try_for_each(|path| Ok(disk.remove(Path::new(path.as_str())).map(drop)?)))
             .and_then(|()| sync_folders(disk, self.record))
             .map_err(|error| file_error(&error))
+    }
+
+    /// What no copy was made of, in one step each.
+    fn put_back(&self, path: &str, before: &Before) -> Result<(), StepError> {
+        let (disk, aside) = (self.tools.disk, record::aside(path));
+        let done = match before {
+            Before::Link { target } => files::replace_link(disk, Path::new(path), target),
+            _ if disk.stat(&aside).map_err(|error| disk_error(&error))?.is_none() => return Err(lost(path)),
+            _ => disk.rename(&aside, Path::new(path)).map_err(files::FileError::from),
+        };
+        done.map_err(|error| file_error(&error))
     }
 
     /// Under its own path in a folder apart: beside the file, some program might read the copy.

@@ -12,21 +12,23 @@ pub(crate) mod keep;
 pub(crate) mod record;
 pub(crate) mod snap;
 pub(crate) mod started;
+pub(crate) mod tree;
 pub(crate) mod unit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bundle::resource::Difference;
-use bundle::{Bundle, Digest, File, Snap};
+use bundle::{Bundle, Component, Digest, File, Snap};
 use engine::{Clock, Condition, History, StepContext, StepError, Timestamp};
 use host::disk::Disk;
 use host::machine::MachineIdentity;
 use host::snaps::Snaps;
 use host::units::Units;
 
+use crate::artefacts::Artefacts;
 use crate::bundle_source::Named;
 use record::Record;
 
@@ -36,6 +38,7 @@ pub(crate) struct Tools<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) units: &'a dyn Units,
     pub(crate) snaps: &'a dyn Snaps,
+    pub(crate) artefacts: &'a dyn Artefacts,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) ownership: Ownership,
 }
@@ -62,6 +65,8 @@ pub(crate) struct Node<'a> {
     pub(crate) files_are_as_planned: AtomicBool,
     /// What `stage-files` left for `commit-files` of the same run.
     pub(crate) staged: Mutex<Option<file::StagedFiles>>,
+    /// Trees that this run has read from the disk itself, and found whole.
+    pub(crate) proved: Mutex<BTreeSet<Component>>,
     /// Held while what units were started with is written down.
     pub(crate) starts: Mutex<()>,
 }
@@ -141,8 +146,9 @@ pub(crate) trait Family: Sync {
 }
 
 /// Folders after files and gates, because they follow from them; what people look at first comes first.
-pub(crate) const FAMILIES: [&dyn Family; 7] = [
+pub(crate) const FAMILIES: [&dyn Family; 8] = [
     &gate::Gates,
+    &tree::Trees,
     &file::Files,
     &unit::UnitFamily,
     &snap::SnapFamily,

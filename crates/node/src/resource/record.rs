@@ -3,6 +3,7 @@
 //! ```text
 //! /var/lib/nodestrap/before/record.json   what we touched, by family, and what it was before
 //! /var/lib/nodestrap/before/<sha256>      the content of a file that was there before, 0600
+//! /usr/local/bin/.kubelet.nodestrap-before   a program that was where a link of ours is: moved aside, since it may be large
 //! ```
 //!
 //! The oldest original stays: what an earlier plan of ours wrote is not "before".
@@ -10,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use bundle::TREES_FOLDER;
 use engine::{Digest, StepError};
-use host::disk::{Disk, DiskError, Kind};
+use host::disk::{Disk, DiskError, Kind, Stat};
 use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,7 @@ const ORIGINAL_LIMIT: u64 = 16 * 1024 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
+    /// Links to programs of ours are among them: a place may change hands between a link and a file.
     pub(crate) files: BTreeMap<String, FileRecord>,
     /// Gates by path; they are told by their seal, not by what we wrote.
     pub(crate) gates: BTreeMap<String, Before>,
@@ -45,6 +48,9 @@ pub(crate) struct Record {
     /// Folders with credentials of a former life that were set aside.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) credentials: BTreeSet<String>,
+    /// Components whose programs were unpacked here.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) trees: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +69,48 @@ pub(crate) struct FileRecord {
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Before {
     Absent,
-    File { sha256: String, mode: u32, uid: u32, gid: u32 },
+    File {
+        sha256: String,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    /// A link of somebody else's.
+    Link {
+        target: String,
+    },
+    /// A file that is moved aside, in its own folder, when a link takes its place.
+    Aside,
+}
+
+impl FileRecord {
+    pub(crate) fn of_link(before: Before) -> Self {
+        Self { before, wrote: Vec::new(), any_content: false }
+    }
+}
+
+/// Where a program waits whose place a link of ours has taken.
+pub(crate) fn aside(path: &str) -> PathBuf {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    PathBuf::from(format!("{folder}/.{name}.nodestrap-before"))
+}
+
+/// Whether a link leads to programs that we brought.
+pub(crate) fn is_our_link(target: &str) -> bool {
+    target.strip_prefix(TREES_FOLDER).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// What is at a path where a link of ours shall be, as something that can be put back.
+pub(crate) fn look_for_link(disk: &dyn Disk, path: &str) -> Result<Before, DiskError> {
+    if disk.stat(&aside(path))?.is_some() {
+        return Ok(Before::Aside);
+    }
+    Ok(match disk.stat(Path::new(path))?.map(|stat| stat.kind) {
+        Some(Kind::File) => Before::Aside,
+        Some(Kind::Link { target }) if !is_our_link(&target) => Before::Link { target },
+        // What is in the way is refused before anything changes.
+        Some(Kind::Link { .. } | Kind::Folder | Kind::Other) | None => Before::Absent,
+    })
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +142,8 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, snaps, hooks, credentials } = undone;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees } = undone;
+        self.trees.retain(|tree| !trees.contains(tree));
         self.files.retain(|path, _| !files.contains_key(path));
         self.gates.retain(|path, _| !gates.contains_key(path));
         self.folders.retain(|path| !folders.contains(path));
@@ -114,14 +162,14 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, snaps, hooks, credentials } = self;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees } = self;
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
         });
         let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks);
         let names = names.chain(credentials).cloned();
-        names.chain(snaps).collect()
+        names.chain(snaps).chain(trees.iter().map(|tree| format!("tree {tree}"))).collect()
     }
 }
 
@@ -164,7 +212,8 @@ pub(crate) fn look(disk: &dyn Disk, path: &str) -> Result<Before, DiskError> {
 
 pub(crate) fn sha256_at(disk: &dyn Disk, path: &str) -> Result<Option<String>, DiskError> {
     match disk.stat(Path::new(path))? {
-        Some(stat) if stat.kind == Kind::File => {
+        // What is larger is no file that we wrote.
+        Some(stat) if stat.kind == Kind::File && stat.size <= ORIGINAL_LIMIT => {
             let content = disk.read(Path::new(path), ORIGINAL_LIMIT)?;
             Ok(content.map(|content| Digest::of(&content).hex().to_owned()))
         }
@@ -194,9 +243,20 @@ pub(crate) fn load_original(disk: &dyn Disk, sha256: &str) -> Result<Option<Vec<
 /// Compares with the disk. Mode and owner count only for what shall be as it was before.
 pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<Now, DiskError> {
     let stat = disk.stat(Path::new(path))?;
+    if matches!(&stat, Some(Stat { kind: Kind::Link { target }, .. }) if is_our_link(target)) {
+        return Ok(Now::Ours);
+    }
     let found = sha256_at(disk, path)?;
+    let is_ours = found.as_ref().is_some_and(|found| file.any_content || file.wrote.contains(found));
     Ok(match (&file.before, &stat, &found) {
         (Before::Absent, None, _) => Now::AsBefore,
+        (Before::Link { .. } | Before::Aside, None, _) => Now::Ours,
+        (Before::Link { .. } | Before::Aside, Some(_), _) if is_ours => Now::Ours,
+        (Before::Link { target }, Some(Stat { kind: Kind::Link { target: found }, .. }), _) if found == target => {
+            Now::AsBefore
+        }
+        // It was never moved, or is back.
+        (Before::Aside, Some(Stat { kind: Kind::File, .. }), _) if disk.stat(&aside(path))?.is_none() => Now::AsBefore,
         // Somebody took ours away: what was there before can only be missed.
         (Before::File { .. }, None, _) => Now::Ours,
         (Before::File { sha256, mode, uid, gid }, Some(stat), Some(found))
@@ -205,7 +265,7 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
             Now::AsBefore
         }
         (Before::File { sha256, .. }, _, Some(found)) if found == sha256 => Now::Ours,
-        (_, _, Some(found)) if file.any_content || file.wrote.contains(found) => Now::Ours,
+        _ if is_ours => Now::Ours,
         (..) => Now::Changed,
     })
 }

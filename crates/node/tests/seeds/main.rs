@@ -15,6 +15,8 @@
 //! ```
 #![allow(clippy::disallowed_methods, reason = "the test reads which seeds are wanted")]
 
+#[path = "../../../bundle/tests/generator/mod.rs"]
+mod generator;
 mod scenario;
 #[path = "../support/mod.rs"]
 mod support;

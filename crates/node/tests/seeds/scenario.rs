@@ -11,6 +11,7 @@ use host::fake::{Crash, Entry, Fault, Moment, Promise, Repeat};
 use host::units::{JobResult, UnitName};
 use node::{Action, Delivered, Facts, GateState, JOURNAL_PATH, SessionError};
 
+use crate::generator;
 use crate::support::{self, FakeNode, GATE, STORY, clock};
 use crate::watch::{Defect, Vouched, Watched, find_untruth};
 
@@ -83,9 +84,13 @@ impl Cast {
     pub(crate) fn new() -> Self {
         let (small, minimal, rich) = (small_bundle(), support::bundle(), support::rich_bundle());
         let more = support::render("", "  sysctls: {vm.max_map_count: \"262144\"}\n");
+        let versions = ["1.36.3", "1.36.4"].map(|version| with_program(&small, version));
+        let versions = versions.each_ref();
         let stories = vec![
-            Story::new("a few files", 12, &[&small], &[]),
-            Story::new("a few files, changed", 12, &[&small, &changed(&small)], &[]),
+            Story::new("a few files", 11, &[&small], &[]),
+            Story::new("a few files, changed", 11, &[&small, &changed(&small)], &[]),
+            Story::new("with a program", 1, &[&with_program(&small, "1.36.3")], &["/var"]),
+            Story::new("with another version of a program", 1, &versions, &["/opt"]),
             Story::new("on three file systems", 3, &[&small, &changed(&small)], &["/var", "/etc/kubernetes"]),
             Story::new("the example", 1, &[&minimal], &["/var"]),
             Story::new("the example, more files", 1, &[&minimal, &more], &[]),
@@ -117,6 +122,17 @@ fn small_bundle() -> Bundle {
     bundle.files.retain(|file| kept.iter().any(|name| file.path.ends_with(name)));
     bundle.units.retain(|unit| ["containerd.service", "kubelet.service"].contains(&unit.name.as_str()));
     assert_eq!((bundle.files.len(), bundle.units.len()), (4, 2));
+    bundle
+}
+
+/// The same with a program that it brings.
+fn with_program(bundle: &Bundle, version: &str) -> Bundle {
+    let mut bundle = bundle.clone();
+    let mut tree = generator::tree::tree_of(bundle::Component::Kubelet, version, "a", "/usr/local/bin");
+    tree.read_by.units = [bundle.join.kubelet_unit.clone()].into();
+    bundle.trees = vec![tree];
+    bundle.downloads = Some(generator::tree::downloads(&mut generator::Random::new(1)));
+    bundle.validate().expect("it keeps the rules");
     bundle
 }
 

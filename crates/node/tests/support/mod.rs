@@ -3,6 +3,7 @@
 
 #[path = "../../../render/tests/support/mod.rs"]
 mod rendered;
+pub(crate) mod shelf;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use node::{
     Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
 };
 use rendered::cases;
+use shelf::Shelf;
 use spec::Source;
 
 const SPEC: &str = include_str!("../../../../examples/minimal.yaml");
@@ -98,6 +100,8 @@ pub(crate) struct FakeNode {
     pub(crate) disk: FakeDisk,
     pub(crate) units: FakeUnits,
     pub(crate) snaps: FakeSnaps,
+    /// Who has its artefacts.
+    pub(crate) shelf: Shelf,
     /// Where the bundle wants its gate.
     pub(crate) gate: String,
     /// What a metadata service would say; empty where there is none.
@@ -175,7 +179,8 @@ impl FakeNode {
             units.set_active(&UnitName(kubelet.to_string()), ActiveState::Failed);
         }
         let instance_type = if bundle.node.layout == bundle::Layout::Eksctl { "m5.large" } else { "" }.to_owned();
-        Self { disk, units, snaps, gate: bundle.gate.path.to_string(), instance_type }
+        let shelf = Shelf::default();
+        Self { disk, units, snaps, shelf, gate: bundle.gate.path.to_string(), instance_type }
     }
 
     pub(crate) fn host(&self) -> NodeHost {
@@ -189,6 +194,7 @@ impl FakeNode {
             disk: Arc::clone(&disk),
             units: Arc::new(self.units.clone()),
             snaps: Arc::new(self.snaps.clone()),
+            artefacts: Arc::new(self.shelf.clone()),
             machine: Arc::clone(&machine),
             ownership: Ownership::Root,
             platform: Arc::new(PlatformSource::of_folder(disk, machine)),
@@ -265,6 +271,13 @@ impl FakeNode {
                 "{case}: the gate is open, but {} is not whole",
                 file.path
             );
+        }
+        for tree in &bundle.trees {
+            for (place, program) in &tree.links {
+                let found = self.disk.read(place.as_path(), 1 << 20).expect("readable");
+                let wanted = shelf::program_of(tree, program);
+                assert!(found == Some(wanted), "{case}: the gate is open, but {place} is not whole");
+            }
         }
         for hook in bundle
             .hooks
