@@ -224,7 +224,7 @@ pub fn reset(
     }
     // A run that was killed may have undone a file without a sync, and this one found it undone.
     if let Some(record) = &record {
-        file::sync_folders(disk, record).map_err(SessionError::Forget)?;
+        record::sync_folders(disk, record).map_err(SessionError::Forget)?;
     }
     let forgotten = forget(disk).map_err(SessionError::Forget)?;
     Ok((report, forgotten))

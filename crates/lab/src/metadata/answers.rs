@@ -30,7 +30,7 @@ pub struct Instance {
 }
 
 /// An instance role, with credentials that open nothing.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Role {
     pub name: String,
     pub access_key: String,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bundle::resource::file::{Found, compare};
 use bundle::resource::{Aspect, Difference};
-use bundle::{File, UNIT_FOLDER, UnitName};
+use bundle::{File, UnitName};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, Kind, Look, Stat};
 use host::doubt;
@@ -560,23 +560,16 @@ impl Undoing<'_> {
                 content,
             })
             .collect();
-        elsewhere.iter().try_for_each(|(path, before)| self.put_back(path, before))?;
+        for (path, before) in &elsewhere {
+            if !record::put_back(disk, path, before).map_err(|error| file_error(&error))? {
+                return Err(lost(path));
+            }
+        }
         files::stage_over(disk, &writes, &record::is_our_link)
             .and_then(|staged| files::commit(disk, staged))
             .and_then(|()| gone.iter().try_for_each(|path| Ok(disk.remove(Path::new(path.as_str())).map(drop)?)))
-            .and_then(|()| sync_folders(disk, self.record))
+            .and_then(|()| record::sync_folders(disk, self.record))
             .map_err(|error| file_error(&error))
-    }
-
-    /// What no copy was made of, in one step each.
-    fn put_back(&self, path: &str, before: &Before) -> Result<(), StepError> {
-        let (disk, aside) = (self.tools.disk, record::aside(path));
-        let done = match before {
-            Before::Link { target } => files::replace_link(disk, Path::new(path), target),
-            _ if disk.stat(&aside).map_err(|error| disk_error(&error))?.is_none() => return Err(lost(path)),
-            _ => disk.rename(&aside, Path::new(path)).map_err(files::FileError::from),
-        };
-        done.map_err(|error| file_error(&error))
     }
 
     /// Under its own path in a folder apart: beside the file, some program might read the copy.
@@ -599,14 +592,6 @@ impl Undoing<'_> {
         context.detail(format!("{path} was changed by somebody; kept as {saved}"));
         Ok(())
     }
-}
-
-/// Makes durable what was done to the files and units that a record tells of, whoever did it and whether or not they are
-/// still there.
-pub(crate) fn sync_folders(disk: &dyn Disk, record: &Record) -> Result<(), files::FileError> {
-    let all = record.files.keys().chain(record.gates.keys()).filter_map(|path| Path::new(path).parent());
-    let folders: BTreeSet<&Path> = all.chain([Path::new(UNIT_FOLDER)]).collect();
-    files::sync_all(disk, &folders.into_iter().collect::<Vec<_>>())
 }
 
 fn lost(path: &str) -> StepError {

@@ -197,6 +197,10 @@ impl Deed<Node<'_>> for Action {
     fn check(&self, node: &Node<'_>, history: &History) -> Result<Condition, StepError> {
         match self {
             Self::CloseGate { path } => Ok(match node.gate_state(path)? {
+                // Every file is about to be written anew, by a disk that may lose it and say nothing.
+                open if node.is_open(&open) && node.is_in_doubt()? => Condition::Needed(
+                    "a sync failed in this boot: what it vouches for need not be on the disk".to_owned(),
+                ),
                 open if node.is_open(&open) => Condition::AlreadySo,
                 GateState::Absent => match node.other_gates()?.first() {
                     None => Condition::AlreadySo,

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use bundle::TREES_FOLDER;
+use bundle::{TREES_FOLDER, UNIT_FOLDER};
 use engine::{Digest, StepError};
 use host::disk::{Disk, DiskError, Kind, Stat};
 use host::files::{self, FileError};
@@ -268,6 +268,25 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
         _ if is_ours => Now::Ours,
         (..) => Now::Changed,
     })
+}
+
+/// What no copy was made of is in its place again, in one step; `false`: it is lost. Not durable.
+pub(crate) fn put_back(disk: &dyn Disk, path: &str, before: &Before) -> Result<bool, FileError> {
+    let aside = aside(path);
+    match before {
+        Before::Link { target } => files::replace_link(disk, Path::new(path), target)?,
+        _ if disk.stat(&aside)?.is_none() => return Ok(false),
+        _ => disk.rename(&aside, Path::new(path))?,
+    }
+    Ok(true)
+}
+
+/// Makes durable what was done to the files and units that a record tells of, whoever did it and whether or not they are
+/// still there.
+pub(crate) fn sync_folders(disk: &dyn Disk, record: &Record) -> Result<(), FileError> {
+    let all = record.files.keys().chain(record.gates.keys()).filter_map(|path| Path::new(path).parent());
+    let folders: BTreeSet<&Path> = all.chain([Path::new(UNIT_FOLDER)]).collect();
+    files::sync_all(disk, &folders.into_iter().collect::<Vec<_>>())
 }
 
 #[cfg(test)]
