@@ -6,9 +6,7 @@ use pgp::packet::{
     KeyFlags, PacketTrait, PubKeyInner, PublicKey, PublicSubkey, SecretKey, SecretSubkey, Signature, SignatureConfig,
     SignatureType, Subpacket, SubpacketData, UserId,
 };
-use pgp::types::{
-    Duration, KeyDetails, KeyVersion, PacketHeaderVersion, Password, SecretParams, SigningKey, Tag, Timestamp,
-};
+use pgp::types::{Duration, KeyDetails, KeyVersion, PacketHeaderVersion, Password, SigningKey, Tag, Timestamp};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -74,7 +72,7 @@ fn primary_key(random: &mut StdRng) -> (SecretKey, PublicKey) {
     let (version, algorithm) = (KeyVersion::V4, KeyType::Ed25519Legacy.to_alg());
     let inner = PubKeyInner::new(version, algorithm, Timestamp::from_secs(MADE), None, params).expect("a key");
     let public = PublicKey::from_inner(inner).expect("a key");
-    (SecretKey::new(public.clone(), SecretParams::Plain(secret)).expect("a key"), public)
+    (SecretKey::new(public.clone(), secret).expect("a key"), public)
 }
 
 fn bind_subkey(
@@ -88,7 +86,7 @@ fn bind_subkey(
     let (version, algorithm) = (KeyVersion::V4, KeyType::Ed25519Legacy.to_alg());
     let inner = PubKeyInner::new(version, algorithm, Timestamp::from_secs(MADE), None, params).expect("a key");
     let key = PublicSubkey::from_inner(inner).expect("a key");
-    let subkey = SecretSubkey::new(key.clone(), SecretParams::Plain(secret)).expect("a key");
+    let subkey = SecretSubkey::new(key.clone(), secret).expect("a key");
     let hash = HashAlgorithm::Sha256;
     let agreed = config(SignatureType::KeyBinding, &subkey, hash, vec![])
         .sign_primary_key_binding(&subkey, &key, &Password::empty(), public)
