@@ -1,14 +1,13 @@
 //! Keyrings and signatures to start from: made here, the same in every run, because no key belongs into a repository.
 
 use pgp::composed::{ArmorOptions, DetachedSignature, KeyType};
+use pgp::crypto::ecc_curve::ECCCurve;
 use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{
     KeyFlags, PacketTrait, PubKeyInner, PublicKey, PublicSubkey, SecretKey, SecretSubkey, Signature, SignatureConfig,
     SignatureType, Subpacket, SubpacketData, UserId,
 };
-use pgp::types::{
-    Duration, KeyDetails, KeyVersion, PacketHeaderVersion, Password, SecretParams, SigningKey, Tag, Timestamp,
-};
+use pgp::types::{Duration, KeyDetails, KeyVersion, PacketHeaderVersion, Password, SigningKey, Tag, Timestamp};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -21,7 +20,7 @@ pub enum Variant {
     Subkey,
     Revoked,
     RevokedSubkey,
-    Weak,
+    NistCurve,
     Expires,
     Armoured,
     TwoSignatures,
@@ -32,7 +31,7 @@ pub const VARIANTS: [Variant; 8] = [
     Variant::Subkey,
     Variant::Revoked,
     Variant::RevokedSubkey,
-    Variant::Weak,
+    Variant::NistCurve,
     Variant::Expires,
     Variant::Armoured,
     Variant::TwoSignatures,
@@ -41,8 +40,9 @@ pub const VARIANTS: [Variant; 8] = [
 /// A keyring, and a signature of the data by its key.
 pub fn keyring_and_signature(seed: u64, variant: Variant, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut random = StdRng::seed_from_u64(seed);
-    let (primary, public) = primary_key(&mut random);
-    let hash = if variant == Variant::Weak { HashAlgorithm::Sha1 } else { HashAlgorithm::Sha256 };
+    let kind = if variant == Variant::NistCurve { KeyType::ECDSA(ECCCurve::P256) } else { KeyType::Ed25519Legacy };
+    let (primary, public) = primary_key(&mut random, &kind);
+    let hash = HashAlgorithm::Sha256;
     let mut packets = Vec::new();
     write(&public, &mut packets);
     if variant == Variant::Revoked {
@@ -69,12 +69,12 @@ pub fn keyring_and_signature(seed: u64, variant: Variant, data: &[u8]) -> (Vec<u
     (packets, written(signature, data, &primary, variant))
 }
 
-fn primary_key(random: &mut StdRng) -> (SecretKey, PublicKey) {
-    let (params, secret) = KeyType::Ed25519Legacy.generate(random).expect("a key");
-    let (version, algorithm) = (KeyVersion::V4, KeyType::Ed25519Legacy.to_alg());
+fn primary_key(random: &mut StdRng, kind: &KeyType) -> (SecretKey, PublicKey) {
+    let (params, secret) = kind.generate(random).expect("a key");
+    let (version, algorithm) = (KeyVersion::V4, kind.to_alg());
     let inner = PubKeyInner::new(version, algorithm, Timestamp::from_secs(MADE), None, params).expect("a key");
     let public = PublicKey::from_inner(inner).expect("a key");
-    (SecretKey::new(public.clone(), SecretParams::Plain(secret)).expect("a key"), public)
+    (SecretKey::new(public.clone(), secret).expect("a key"), public)
 }
 
 fn bind_subkey(
@@ -88,7 +88,7 @@ fn bind_subkey(
     let (version, algorithm) = (KeyVersion::V4, KeyType::Ed25519Legacy.to_alg());
     let inner = PubKeyInner::new(version, algorithm, Timestamp::from_secs(MADE), None, params).expect("a key");
     let key = PublicSubkey::from_inner(inner).expect("a key");
-    let subkey = SecretSubkey::new(key.clone(), SecretParams::Plain(secret)).expect("a key");
+    let subkey = SecretSubkey::new(key.clone(), secret).expect("a key");
     let hash = HashAlgorithm::Sha256;
     let agreed = config(SignatureType::KeyBinding, &subkey, hash, vec![])
         .sign_primary_key_binding(&subkey, &key, &Password::empty(), public)

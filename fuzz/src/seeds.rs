@@ -55,7 +55,7 @@ fn manifest(number: u64) -> Manifest {
     let at = |day: u64| Timestamp::from_seconds(1_700_000_000 + day * 86_400);
     let artefact = |index: u64| {
         let name = ["containerd", "kubelet", "runc"][index as usize % 3];
-        let is_set = |bit: u64| (number >> bit) + index & 1 == 1;
+        let is_set = |bit: u64| ((number >> bit) + index) & 1 == 1;
         let form = if is_set(0) { Form::Program } else { Form::TarGz };
         let digest =
             if is_set(1) { format!("sha256:{}", "5a".repeat(32)) } else { format!("sha512:{}", "a5".repeat(64)) };

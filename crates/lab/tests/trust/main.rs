@@ -212,8 +212,10 @@ fn a_revocation_counts_wherever_the_keyring_has_it() {
     gnupg.revoke("20250301T000000", &key);
     let after = gnupg.export(&[&key]);
     let revocation = split(&after).into_iter().find(|packet| is_signature(packet, 0x20)).expect("a revocation");
-    // Appended to the file of another key, or in a second copy of the key.
-    for bytes in [[&before[..], &others, &join(&[revocation])].concat(), [&before[..], &others, &after].concat()] {
+    let revocation = join(&[revocation]);
+    // Appended to the file of another key, before all keys, or in a second copy of the key.
+    for parts in [[&before, &others, &revocation], [&revocation, &before, &others], [&before, &others, &after]] {
+        let bytes = parts.map(Vec::as_slice).concat();
         assert!(matches!(key_problem(verify(&bytes, &signature)), KeyProblem::Revoked { .. }));
     }
     // In another keyring.

@@ -43,7 +43,7 @@ pub(crate) fn without_embedded(body: &[u8]) -> Vec<u8> {
     while let [first, ..] = unhashed {
         let (size, prefix) = match first {
             0..192 => (usize::from(*first), 1),
-            192..255 => ((usize::from(*first) - 192 << 8) + usize::from(unhashed[1]) + 192, 2),
+            192..255 => (((usize::from(*first) - 192) << 8) + usize::from(unhashed[1]) + 192, 2),
             255 => panic!("a part of more than 8 KiB"),
         };
         let (part, after) = unhashed.split_at(prefix + size);

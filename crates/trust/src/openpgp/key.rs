@@ -84,7 +84,7 @@ pub(super) enum Strength {
 
 impl Key {
     /// `revocations` are all of the file.
-    pub(super) fn read(certificate: &Certificate, revocations: &[&Signature]) -> Self {
+    pub(super) fn read(certificate: &Certificate, revocations: &[Signature]) -> Self {
         let mut primary = read_primary(certificate);
         primary.revocations = revocations.iter().filter_map(|one| key_revocation(certificate, one)).collect();
         let subkeys = certificate.subkeys.iter().map(|(key, own)| read_subkey(certificate, key, own)).collect();
@@ -228,7 +228,8 @@ fn read_subkey(certificate: &Certificate, key: &PublicSubkey, own: &[Signature])
     }
     component.order();
     component.revocations = certificate
-        .signatures()
+        .direct
+        .iter()
         .filter(|signature| signature.typ() == Some(SignatureType::SubkeyRevocation))
         .filter(|signature| signature.verify_subkey_binding(primary, key).is_ok())
         .map(|signature| revocation(signature, None))
@@ -265,7 +266,7 @@ fn key_revocation(certificate: &Certificate, signature: &Signature) -> Option<Re
         return signature.verify_key(primary).is_ok().then(|| revocation(signature, None));
     }
     // The key of the other may not be at hand, so that its word cannot be proved; that it has one was said by the key itself.
-    let belongs = certificate.signatures().any(|own| own == signature);
+    let belongs = certificate.direct.contains(signature);
     let named: Vec<String> = certificate
         .direct
         .iter()

@@ -1,7 +1,5 @@
 //! The public keys that are trusted, and what speaks against each of them.
 
-use pgp::packet::{Signature, SignatureType};
-
 use super::armour::{Block, unarmour};
 use super::error::MAX_KEYRING_BYTES;
 use super::key::Key;
@@ -46,15 +44,9 @@ impl Keyring {
 
 /// Copies of the same key are one.
 pub(super) fn read_keys(sorted: &Sorted) -> Vec<Key> {
-    let revocations: Vec<&Signature> = sorted
-        .certificates
-        .iter()
-        .flat_map(|certificate| certificate.signatures())
-        .filter(|signature| signature.typ() == Some(SignatureType::KeyRevocation))
-        .collect();
     let mut keys = Vec::new();
     for certificate in &sorted.certificates {
-        merge_into(&mut keys, Key::read(certificate, &revocations));
+        merge_into(&mut keys, Key::read(certificate, &sorted.revocations));
     }
     keys
 }

@@ -1,6 +1,8 @@
 //! Files as packets, and packets as the keys, user IDs and signatures that belong together. Nothing is believed here.
 
-use pgp::packet::{Packet, PacketHeader, PublicKey, PublicSubkey, SecretKey, SecretSubkey, Signature, UserId};
+use pgp::packet::{
+    Packet, PacketHeader, PublicKey, PublicSubkey, SecretKey, SecretSubkey, Signature, SignatureType, UserId,
+};
 use pgp::types::{PacketLength, Tag};
 
 /// A packet, or what kind of packet could not be read and why.
@@ -41,7 +43,7 @@ pub(super) fn shown(error: &pgp::errors::Error) -> String {
 /// A primary key with all that stands between it and the next one.
 pub(super) struct Certificate {
     pub(super) primary: PublicKey,
-    /// Those over the primary key alone.
+    /// Those over the primary key alone, and all revocations of it and its subkeys.
     pub(super) direct: Vec<Signature>,
     pub(super) users: Vec<(UserId, Vec<Signature>)>,
     pub(super) subkeys: Vec<(PublicSubkey, Vec<Signature>)>,
@@ -58,6 +60,8 @@ pub(super) enum SecretPart {
 pub(super) struct Sorted {
     pub(super) certificates: Vec<Certificate>,
     pub(super) secrets: Vec<SecretPart>,
+    /// Those of primary keys, wherever they stand: one counts also where somebody has only appended it to the file.
+    pub(super) revocations: Vec<Signature>,
     /// Primary keys that could not be read, by their place among the keys of the file.
     pub(super) lost: Vec<(usize, String)>,
 }
@@ -102,6 +106,7 @@ impl Sorted {
                 self.start(key.public_key().clone(), subject);
                 self.secrets.push(SecretPart::Primary(key));
             }
+            Packet::Signature(signature) => self.add_signature(signature, subject),
             // What follows a primary key that could not be read belongs to nobody.
             _ if matches!(subject, Subject::Nothing) => {}
             Packet::PublicSubkey(key) => self.add_subkey(key, subject),
@@ -113,7 +118,6 @@ impl Sorted {
                 *subject = Subject::User;
                 self.last(|certificate| certificate.users.push((id, Vec::new())));
             }
-            Packet::Signature(signature) => self.add_signature(signature, subject),
             // gpg's own notes between the packets of its keyrings.
             Packet::Trust(_) | Packet::Marker(_) | Packet::Padding(_) => {}
             _ => *subject = Subject::Ignored,
@@ -132,12 +136,19 @@ impl Sorted {
     }
 
     fn add_signature(&mut self, signature: Signature, subject: &Subject) {
+        let kind = signature.typ();
+        if kind == Some(SignatureType::KeyRevocation) {
+            self.revocations.push(signature.clone());
+        }
+        let revokes = matches!(kind, Some(SignatureType::KeyRevocation | SignatureType::SubkeyRevocation));
         self.last(|certificate| {
             let over = match subject {
+                Subject::Nothing => None,
                 Subject::Primary => Some(&mut certificate.direct),
+                _ if revokes => Some(&mut certificate.direct),
                 Subject::User => certificate.users.last_mut().map(|(_, signatures)| signatures),
                 Subject::Subkey => certificate.subkeys.last_mut().map(|(_, signatures)| signatures),
-                Subject::Nothing | Subject::Ignored => None,
+                Subject::Ignored => None,
             };
             if let Some(signatures) = over {
                 signatures.push(signature);
@@ -149,14 +160,5 @@ impl Sorted {
         if let Some(certificate) = self.certificates.last_mut() {
             change(certificate);
         }
-    }
-}
-
-impl Certificate {
-    /// Wherever it stands: a revocation counts also where somebody has only appended it to the file.
-    pub(super) fn signatures(&self) -> impl Iterator<Item = &Signature> {
-        let of_users = self.users.iter().flat_map(|(_, signatures)| signatures);
-        let of_subkeys = self.subkeys.iter().flat_map(|(_, signatures)| signatures);
-        self.direct.iter().chain(of_users).chain(of_subkeys)
     }
 }
