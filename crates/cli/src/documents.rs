@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use host::LinuxClock;
+use host::machine::LinuxClock;
 use spec::{Colour, CompleteSpec, FileReference, Mistake, Source, Timestamp, complete, parse, render_mistakes};
 
 use crate::outcome::{Code, Failure, OrFail};
