@@ -180,7 +180,8 @@ fn the_old_version_stays_until_the_kubelet_runs_with_the_new_one() {
 fn a_damaged_program_shuts_the_gate_and_is_mended_from_the_store_in_the_same_boot() {
     let bundle = bundle("1.36.3");
     let program = format!("{}/kubelet", kubelet(&bundle).folder());
-    let damages: [(&str, fn(&FakeNode, &str)); 4] = [
+    type Damage = fn(&FakeNode, &str);
+    let damages: [(&str, Damage); 4] = [
         ("empty", |node, path| overwrite(node, path, b"")),
         ("missing", remove),
         ("no version in use", |node, _| {

@@ -11,6 +11,7 @@ use node::{Artefacts, Order};
 use self::artefact::{archive, bytes_of, gzip};
 
 /// The generator's artefacts are made from their names.
+#[allow(clippy::duplicate_mod, reason = "tests that generate bundles load it with the generator, too")]
 #[path = "../../../bundle/tests/generator/artefact.rs"]
 pub(crate) mod artefact;
 
