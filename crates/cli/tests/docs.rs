@@ -276,6 +276,22 @@ fn the_guide_to_a_first_node_works() {
 }
 
 #[test]
+fn the_guide_to_a_bare_machine_works() {
+    let desk = Desk::new();
+    std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
+    desk.run("printf runc > runc.amd64; printf kubectl > kubectl; mkdir -p bin-of/bin");
+    desk.run(
+        "cd bin-of; for name in bin/containerd bin/containerd-shim-runc-v2 bin/ctr bridge host-local loopback portmap; do \
+         printf program > $name; chmod 0755 $name; done; \
+         tar -czf ../containerd-2.4.2-linux-amd64.tar.gz bin; \
+         tar -czf ../cni-plugins-linux-amd64-v1.9.1.tgz bridge host-local loopback portmap",
+    );
+    let count = follow(&desk, &document("guide/bare-machine.md"));
+    assert!(count >= 10, "{count}");
+    assert!(text(desk.path("user-data")).contains("nodestrap"));
+}
+
+#[test]
 fn the_guide_to_a_first_cluster_works() {
     let desk = Desk::new();
     let guide = document("guide/first-cluster.md");
@@ -318,6 +334,26 @@ fn the_guides_make_tokens_that_expire() {
     }
 }
 
+/// Each step of a node's plan with its needs; steps that are there for each component once.
+fn steps_of(sandbox: &support::Sandbox) -> Vec<(String, Vec<String>)> {
+    let plan = sandbox.run("plan", &["-o", "json"]).expect(0).json();
+    let general = |id: &Value| {
+        let id = id.as_str().unwrap();
+        match id.split_once('-') {
+            Some((verb @ ("fetch" | "unpack"), _)) => format!("{verb}-COMPONENT"),
+            _ => id.to_owned(),
+        }
+    };
+    let mut steps = Vec::new();
+    for step in plan["plan"]["steps"].as_array().unwrap() {
+        let mut needs: Vec<String> = step["needs"].as_array().unwrap().iter().map(general).collect();
+        needs.dedup();
+        steps.push((general(&step["id"]), needs));
+    }
+    steps.dedup();
+    steps
+}
+
 #[test]
 fn the_reference_of_the_node_knows_every_file_unit_and_step() {
     let described = document("reference/node.md");
@@ -328,12 +364,19 @@ fn the_reference_of_the_node_knows_every_file_unit_and_step() {
     let mut known = names(&bundle["bundle"]["files"], "path");
     known.extend(names(&bundle["bundle"]["units"], "name"));
     let sandbox = support::Sandbox::applied();
-    let plan = sandbox.run("plan", &["-o", "json"]).expect(0).json();
-    for step in plan["plan"]["steps"].as_array().unwrap() {
-        let needs: Vec<String> =
-            step["needs"].as_array().unwrap().iter().map(|need| format!("`{}` ", need.as_str().unwrap())).collect();
-        let row = format!("| `{}` | {}| ", step["id"].as_str().unwrap(), needs.concat());
+    let steps = steps_of(&sandbox);
+    // The document has the plan with programs. Without them, what they need is not needed.
+    let with_programs = support::Sandbox::image();
+    support::trees::deliver(&with_programs, "1.36.3");
+    let all = steps_of(&with_programs);
+    for (id, needs) in &all {
+        let row = format!("| `{id}` | {}| ", needs.iter().map(|need| format!("`{need}` ")).collect::<String>());
         assert!(described.contains(&row), "docs/reference/node.md has no row that begins {row:?}");
+    }
+    for (id, needs) in &steps {
+        let (_, among_all) = all.iter().find(|(other, _)| other == id).unwrap();
+        let there = |need: &&String| steps.iter().any(|(other, _)| other == *need);
+        assert!(among_all.iter().filter(there).eq(needs), "{id} needs {needs:?}, and with programs {among_all:?}");
     }
     let events = sandbox.run("timeline", &["-o", "json"]).expect(0).json();
     known.extend(names(&events, "kind"));

@@ -96,6 +96,10 @@ const ELSEWHERE: [(&str, &str); 5] = [
     ("Cluster.join.exec", "gce-exec.yaml"),
     ("Cluster.tectonic", "tectonic.yaml"),
     ("Cluster.eksctl", "aws-eksctl.yaml"),
+    ("Cluster.artefacts", "private-bucket.yaml"),
+    ("NodeGroup.architecture", "private-bucket.yaml"),
+    ("NodeGroup.source", "private-bucket.yaml"),
+    ("NodeGroup.components", "private-bucket.yaml"),
 ];
 
 #[test]

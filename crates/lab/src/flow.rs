@@ -49,7 +49,6 @@ pub enum Flow {
     /// An image that passes for Ubuntu of EKS, with a metadata service and a real snapd.
     EksctlUbuntu,
     /// Nothing but an operating system and nodestrap: kubelet, runtime and CNI plug-ins come from a store of signed artefacts.
-    #[value(skip)]
     Tree,
 }
 

@@ -76,7 +76,7 @@ fn a_flow_that_there_is_not_is_refused_with_those_that_there_are() {
         let refused = lab(&["node", "add", "n1", "--flow", flow]);
         let said = output_text(&refused);
         assert_eq!(refused.status.code(), Some(2), "{said}");
-        for known in ["user-data", "image", "mime", "ignition", "store", "eksctl-al2", "eksctl-ubuntu"] {
+        for known in ["user-data", "image", "mime", "ignition", "store", "eksctl-al2", "eksctl-ubuntu", "tree"] {
             assert!(said.contains(known), "{known} is not in: {said}");
         }
     }

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// One static binary with everything in it.
-const LARGEST_BYTES: u64 = 12_000_000;
+/// One static binary with everything in it; OpenPGP alone, to verify and to sign, is 1.3 MB of it.
+const LARGEST_BYTES: u64 = 13_000_000;
 /// Peak resident memory of `apply`.
 const MOST_MEMORY_KIB: u64 = 10 * 1024;
 

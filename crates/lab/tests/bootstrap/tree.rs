@@ -20,7 +20,6 @@ fn wait_ready_with(lab: &Lab, machine: &Node, patch: Patch) {
 }
 
 #[test]
-#[ignore = "until nodestrap publish and the artefacts of a spec are there"]
 fn a_bare_debian_becomes_a_ready_node_goes_to_another_patch_and_back_and_is_bare_again_after_a_reset() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let store = ArtefactStore::start(&lab).expect("a store");
