@@ -125,7 +125,7 @@ fn damage_is_mended_in_the_same_boot(machine: &Node) {
     }
     assert_eq!(machine.boot_id().expect("boot id"), boot);
     let said = gate_journal(machine);
-    assert!(said.contains("kubelet.yaml, which the kubelet reads, is damaged"), "{said}");
+    assert!(said.contains("kubelet.yaml, which the kubelet needs, is damaged"), "{said}");
 }
 
 /// At three in the morning.

@@ -2,7 +2,7 @@
 
 use lab::{LabOptions, WorkerSpec};
 
-use crate::support::{GATE, PATIENCE, exists, lab, node, status, user_data};
+use crate::support::{GATE, PATIENCE, exists, lab, node, nodestrap, status, user_data, wait_spent};
 
 #[test]
 fn a_hook_that_asks_for_a_reboot_gets_one_and_the_gate_opens_after_it() {
@@ -60,8 +60,10 @@ fn a_marker_that_comes_back_at_every_boot_stops_after_two_reboots() {
 #[test]
 fn a_node_that_is_reset_is_bare_again_and_can_be_bootstrapped_anew() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let machine = lab.add_node(node("n1", &user_data(&WorkerSpec::of(&lab)))).expect("the node boots");
+    let spec = WorkerSpec::of(&lab);
+    let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    wait_spent(&machine).expect("it has its own credentials");
     let shown = machine.run(&["nodestrap", "reset", "--dry-run"]).expect("dry run");
     assert!(shown.contains("stop-kubelet") && shown.contains("removed   /etc/kubernetes/kubelet.yaml"), "{shown}");
     let refused = machine.exec(&["nodestrap", "reset"]).expect("runs");
@@ -81,6 +83,9 @@ fn a_node_that_is_reset_is_bare_again_and_can_be_bootstrapped_anew() {
     assert!(machine.run(&["nodestrap", "reset", "--yes"]).expect("again").contains("nothing to undo"));
 
     lab.kubectl(&["delete", "node", "n1"]).expect("forgotten by the cluster too");
+    // The token that it joined with was spent, so the bundle is delivered again.
+    let bundle = spec.render(&nodestrap(), &["--format", "bundle"]).expect("a bundle").bytes;
+    std::fs::write(machine.root().join("etc/nodestrap/bundle.json"), bundle).expect("delivered");
     machine.run(&["nodestrap", "apply"]).expect("bootstrapped anew");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready again");
 }

@@ -243,9 +243,11 @@ fn check_and_the_schema_are_of_one_mind() {
     }
 }
 
-/// Copies beside the certificate that they name; without those of control planes, which need a folder each.
+/// Copies beside the certificate and the manifest that they name; without those of control planes, which need a folder each.
 fn specs_with_their_files(folder: &std::path::Path) -> Vec<PathBuf> {
-    std::fs::copy(repository().join("examples/ca.crt"), folder.join("ca.crt")).expect("the authority");
+    for name in ["ca.crt", "artefacts.json", "artefacts.json.asc", "artefacts-keys.asc"] {
+        std::fs::copy(repository().join("examples").join(name), folder.join(name)).expect("a file of the examples");
+    }
     let specs = specs().into_iter().enumerate().filter_map(|(index, spec)| {
         let text = std::fs::read_to_string(&spec).expect("a spec");
         let copy = folder.join(format!("spec-{index:02}.yaml"));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bundle::resource::{Aspect, Difference};
-use bundle::{Bundle, EKSCTL_GATE_PATH, GATE_PATH, GateFact, UNIT_FOLDER, check_gate, render_gate};
+use bundle::{AbsolutePath, Bundle, EKSCTL_GATE_PATH, GATE_PATH, GateFact, Tree, UNIT_FOLDER, check_gate, render_gate};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, DiskError};
 use host::{doubt, files};
@@ -163,7 +163,11 @@ impl Node<'_> {
         let by_folder: BTreeMap<_, _> =
             there.map(|file| file.path.as_path()).map(|path| (path.parent(), path)).collect();
         let more = [Path::new(UNIT_FOLDER), Path::new(RECORD_PATH)];
-        let vouched: Vec<&Path> = by_folder.into_values().chain(more).collect();
+        let trees = &self.bundle.trees;
+        let currents: Vec<String> = trees.iter().map(Tree::current).collect();
+        let links = trees.iter().flat_map(|tree| tree.links.keys().map(AbsolutePath::as_path));
+        let programs = currents.iter().map(Path::new).chain(links);
+        let vouched: Vec<&Path> = by_folder.into_values().chain(more).chain(programs).collect();
         files::sync_all(disk, &vouched)?;
         record::mend(disk)?;
         let here = self.files.iter().filter(|file| !file.content.is_spent());
