@@ -363,8 +363,12 @@ pub fn replace_link(disk: &dyn Disk, path: &Path, target: &str) -> Result<(), Fi
     let (folder, temporary) = places(path)?;
     disk.make_folder(folder, PARENT_FOLDER_MODE)?;
     disk.remove(&temporary)?;
-    disk.symlink(target, &temporary)?;
-    Ok(disk.rename(&temporary, path)?)
+    let switched = disk.symlink(target, &temporary).and_then(|()| disk.rename(&temporary, path));
+    if switched.is_err() {
+        // The first error is the one that counts.
+        let _ = disk.remove(&temporary);
+    }
+    Ok(switched?)
 }
 
 /// Temporary files and links that interrupted runs left in a folder.
