@@ -19,6 +19,7 @@ use crate::complete;
 use crate::failure::{disk_error, file_error};
 use crate::reset;
 use crate::sealed;
+use crate::spending::SPENT_PATH;
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +120,7 @@ fn missing(node: &Node<'_>) -> Result<Option<String>, StepError> {
     if let Some(path) = retakable(disk, &wanted).map_err(|error| disk_error(&error))?.first() {
         return Ok(Some(format!("the copy of {path} is not whole")));
     }
-    for path in [RECORD_PATH, STARTED_PATH] {
+    for path in [RECORD_PATH, STARTED_PATH, complete::COMPLETE_PATH, SPENT_PATH] {
         if files::has_leftover(disk, Path::new(path)).map_err(|error| file_error(&error))? {
             return Ok(Some(format!("{path}: left over by an interrupted run")));
         }
