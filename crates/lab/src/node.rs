@@ -261,10 +261,19 @@ impl Node {
         self.wait_until("finished boot", deadline, |node| {
             match output_text(&node.exec(&["systemctl", "is-system-running"])?).as_str() {
                 "running" => Ok(true),
-                "degraded" => Err(Fatal(format!("failed units:\n{}", node.run(&["systemctl", "--failed"])?)).into()),
+                "degraded" => Err(Fatal(format!("failed units:\n{}", node.failed_units()?)).into()),
                 other => Err(anyhow!("systemd says '{other}'; jobs: {}", node.run(&["systemctl", "list-jobs"])?)),
             }
         })
+    }
+
+    /// With what each of them said.
+    fn failed_units(&self) -> Result<String> {
+        let names = self.run(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"])?;
+        let names = names.lines().filter_map(|line| line.split_whitespace().next());
+        names
+            .map(|name| Ok(output_text(&self.exec(&["systemctl", "status", "--no-pager", "--full", name])?) + "\n"))
+            .collect()
     }
 
     /// Waits for something about this node. An error of the closure counts as "not yet", unless it is a [`Fatal`].

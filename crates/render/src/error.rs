@@ -48,6 +48,11 @@ pub enum RenderError {
     )]
     HookBeforeRuntime { hook: String, slot: &'static str },
     #[error(
+        "the hook '{hook}' runs a container at 'before-files', when the password of the proxy, by which its image may come, \
+         is not on the node yet: use the slot 'after-files' or later, or a unit"
+    )]
+    HookBeforeProxy { hook: String },
+    #[error(
         "'{component}' is to come from the store, and the complete spec has no artefact of it: complete the spec anew"
     )]
     NoArtefact { component: Component },

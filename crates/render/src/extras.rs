@@ -10,7 +10,7 @@ use spec::{
 
 use crate::error::RenderError;
 use crate::part::{Part, name, public, unit, unit_file};
-use crate::system::proxy_variables;
+use crate::system::ProxyVariables;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments};
 use crate::{readers, runtime};
 
@@ -181,13 +181,15 @@ fn container_unit(
     if early && inputs.brings_runtime {
         return Err(RenderError::HookBeforeRuntime { hook: hook.name.to_string(), slot: hook.slot.as_str() });
     }
+    if hook.slot == HookSlot::BeforeFiles && inputs.proxy.credentials.is_some() {
+        return Err(RenderError::HookBeforeProxy { hook: hook.name.to_string() });
+    }
     let runtime = inputs.runtime.name.value;
     let unit = runtime::unit_name(runtime);
     let environment: Vec<String> =
         container.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let variables = proxy_variables(inputs.proxy);
-    let service =
-        variables.iter().fold(oneshot_with_output(entry), |section, (name, value)| section.environment(name, value));
+    let proxy = ProxyVariables::of(inputs.proxy);
+    let service = proxy.give(oneshot_with_output(entry));
     let run = Run { name: hook.name.as_str(), container, environment: &environment, client: client(inputs.runtime) };
     let service = match runtime {
         Runtime::Containerd => run.by_containerd(service, inputs.mirrors_folder),

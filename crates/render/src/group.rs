@@ -90,8 +90,8 @@ impl GroupDelivery<'_> {
     fn proxy(&self) -> Proxy {
         let proxy = &self.spec.cluster.proxy;
         Proxy {
-            http: proxy.http.as_ref().map(|url| url.value.to_string()),
-            https: proxy.https.as_ref().map(|url| url.value.to_string()),
+            http: proxy.for_http(),
+            https: proxy.for_https(),
             direct: proxy.no_proxy.value.iter().map(ToString::to_string).collect(),
         }
     }

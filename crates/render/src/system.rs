@@ -11,7 +11,8 @@ use spec::{
 
 use crate::error::RenderError;
 use crate::kubelet::KUBELET_UNIT;
-use crate::part::{Part, name, public, unit, unit_file};
+use crate::layout::environment_file;
+use crate::part::{Part, name, public, secret, unit, unit_file};
 use crate::runtime;
 use crate::unit::{Failure, Section, UnitFile, arguments};
 
@@ -22,6 +23,8 @@ const USER_SYSCTLS_PATH: &str = "/etc/sysctl.d/91-nodestrap-user.conf";
 /// The same of modules.
 const OWN_MODULES_PATH: &str = "/etc/modules-load.d/nodestrap.conf";
 const USER_MODULES_PATH: &str = "/etc/modules-load.d/nodestrap-user.conf";
+/// Where a proxy wants a password; else units have the variables themselves.
+const PROXY_PATH: &str = "/etc/nodestrap/proxy.env";
 const HEADER: &str = "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n";
 
 /// What completion sets by itself; everything else is the user's.
@@ -101,24 +104,49 @@ fn render_kernel_unit(commands: &[(Failure, &str, &str)], runtime_unit: &str) ->
 
 /// `http_proxy` and its kin for units that reach out, as drop-ins.
 fn render_proxy(proxy: &CompleteProxy, units: &[&str]) -> Result<Vec<File>, RenderError> {
-    let variables = proxy_variables(proxy);
-    if variables.is_empty() {
+    let variables = ProxyVariables::of(proxy);
+    if variables.list.is_empty() {
         return Ok(Vec::new());
     }
-    let section =
-        variables.iter().fold(Section::new("Service"), |section, (name, value)| section.environment(name, value));
-    let content = UnitFile::new(vec![section]).render()?;
-    units.iter().map(|unit| unit_file(&format!("{unit}.d/10-proxy.conf"), content.clone())).collect()
+    let content = UnitFile::new(vec![variables.give(Section::new("Service"))]).render()?;
+    let drop_ins = units.iter().map(|unit| unit_file(&format!("{unit}.d/10-proxy.conf"), content.clone()));
+    let mut files = drop_ins.collect::<Result<Vec<_>, _>>()?;
+    if variables.are_secret {
+        let readers = units.iter().map(|unit| name(*unit)).collect::<Result<Vec<_>, _>>()?;
+        let pairs = variables.list.iter().map(|(name, value)| (*name, value.as_str()));
+        files.push(secret(PROXY_PATH, environment_file(pairs))?.read_by(readers));
+    }
+    Ok(files)
 }
 
-/// In both spellings, because programs differ in which one they read. Empty without a proxy.
-pub(crate) fn proxy_variables(proxy: &CompleteProxy) -> Vec<(&'static str, String)> {
+/// What programs learn the proxy from. Empty without one.
+pub(crate) struct ProxyVariables {
+    list: Vec<(&'static str, String)>,
+    /// Whoever is on a machine can ask systemd for the environment of a unit, but not for what is in its files.
+    are_secret: bool,
+}
+
+impl ProxyVariables {
+    pub(crate) fn of(proxy: &CompleteProxy) -> Self {
+        Self { list: proxy_variables(proxy), are_secret: proxy.credentials.is_some() }
+    }
+
+    pub(crate) fn give<'a>(&'a self, service: Section<'a>) -> Section<'a> {
+        match self.are_secret && !self.list.is_empty() {
+            true => service.text("EnvironmentFile", PROXY_PATH),
+            false => self.list.iter().fold(service, |service, (name, value)| service.environment(name, value)),
+        }
+    }
+}
+
+/// In both spellings, because programs differ in which one they read.
+fn proxy_variables(proxy: &CompleteProxy) -> Vec<(&'static str, String)> {
     let mut variables = Vec::new();
-    let urls = [("HTTP_PROXY", "http_proxy", &proxy.http), ("HTTPS_PROXY", "https_proxy", &proxy.https)];
+    let urls = [("HTTP_PROXY", "http_proxy", proxy.for_http()), ("HTTPS_PROXY", "https_proxy", proxy.for_https())];
     for (upper, lower, url) in urls {
         if let Some(url) = url {
-            variables.push((upper, url.value.to_string()));
-            variables.push((lower, url.value.to_string()));
+            variables.push((upper, url.clone()));
+            variables.push((lower, url));
         }
     }
     if !variables.is_empty() && !proxy.no_proxy.value.is_empty() {

@@ -62,10 +62,10 @@ fn authorities(cluster: &CompleteCluster, artefacts: &CompleteArtefacts) -> Opti
 /// The one for the store's scheme.
 fn proxy(cluster: &CompleteCluster, artefacts: &CompleteArtefacts) -> Option<Secret> {
     let proxy = match artefacts.store.value.as_str().starts_with("http://") {
-        true => cluster.proxy.http.as_ref(),
-        false => cluster.proxy.https.as_ref(),
+        true => cluster.proxy.for_http(),
+        false => cluster.proxy.for_https(),
     };
-    proxy.map(|proxy| Secret::new(proxy.value.as_str()))
+    proxy.map(Secret::new)
 }
 
 fn s3(s3: &CompleteS3) -> S3 {

@@ -1,4 +1,5 @@
 """Scenarios for the part handler: each starts from a rendered message and an empty root folder."""
+import base64
 import email
 import hashlib
 import http.server
@@ -26,12 +27,14 @@ class Mirrors(object):
 
     def __init__(self):
         self.requests = []
+        self.logins = []
         self.flaky = 0
         outer = self
 
         class Answer(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.requests.append(self.path)
+                outer.logins.append(self.headers.get("Proxy-Authorization"))
                 name = self.path.strip("/")
                 if name == "missing":
                     return self.send_error(404)
@@ -220,6 +223,12 @@ def asks_by_the_proxy_of_the_spec_unless_a_mirror_is_reached_directly(folder, mi
     direct = {"http": "http://127.0.0.1:9", "https": None, "direct": ["localhost", "127.0.0.0/8"]}
     expect_complete(Boot(folder, [mirrors.url("good")], proxy=direct), folder)
     assert mirrors.requests[1:] == ["/good"], mirrors.requests
+
+
+def tells_the_proxy_who_it_is(folder, mirrors):
+    proxy = {"http": mirrors.url("").rstrip("/").replace("//", "//me%40work:p%3Aw@"), "https": None, "direct": []}
+    expect_complete(Boot(folder, ["http://mirror.example.com/good"], proxy=proxy), folder)
+    assert mirrors.logins == ["Basic " + base64.b64encode(b"me@work:p:w").decode()], mirrors.logins
 
 
 def ignores_a_proxy_of_the_environment(folder, mirrors):

@@ -63,6 +63,7 @@ scenarios! {
     finishes_on_a_later_boot_and_then_leaves_the_machine_alone
     recovers_from_being_killed_during_the_download
     asks_by_the_proxy_of_the_spec_unless_a_mirror_is_reached_directly
+    tells_the_proxy_who_it_is
     ignores_a_proxy_of_the_environment
     refuses_a_bundle_that_is_none_or_too_large
 }

@@ -478,6 +478,31 @@ fn what_the_bootstrap_installs_is_not_asked_of_the_image() {
     assert!(matches!(error, Err(RenderError::HookBeforeRuntime { slot: "before-runtime", .. })));
 }
 
+/// Whoever is on a machine may ask systemd for a unit's environment and read its files.
+#[test]
+fn the_password_of_a_proxy_is_in_a_file_of_roots_and_in_no_unit() {
+    let proxy = "  proxy: {http: 'http://p.example.com:3128', credentials: {user: me, password: 'canary@1'}}\n";
+    let hook = |slot: &str| format!("  hooks: [{{name: box, slot: {slot}, container: {{image: 'a/b:1'}}}}]\n");
+    let group = format!("  source: tree\n{}", hook("after-runtime"));
+    let bundle = render(&format!("{proxy}{}", artefacts("")), &group);
+    let (open, hidden): (Vec<_>, Vec<_>) = bundle.files.iter().partition(|file| file.secrecy == Secrecy::Public);
+    assert!(open.iter().all(|file| !String::from_utf8_lossy(&file.content).contains("canary%40")));
+    let file = hidden.iter().find(|file| file.path == "/etc/nodestrap/proxy.env").expect("a file of the proxy");
+    assert_eq!(file.mode, 0o600);
+    let variables = String::from_utf8_lossy(&file.content);
+    assert!(variables.contains("https_proxy=\"http://me:canary%401@p.example.com:3128\"\n"), "{variables}");
+    for unit in ["containerd.service", "kubelet.service"] {
+        let drop_in = text(&bundle, &format!("/etc/systemd/system/{unit}.d/10-proxy.conf"));
+        assert!(drop_in.ends_with("\n[Service]\nEnvironmentFile=/etc/nodestrap/proxy.env\n"), "{drop_in}");
+        assert!(file.read_by.units.iter().any(|reader| *reader == *unit), "a new password restarts {unit}");
+    }
+    assert!(text(&bundle, "/etc/systemd/system/nodestrap-hook-box.service").contains("=/etc/nodestrap/proxy.env\n"));
+    let downloads = bundle.downloads.as_ref().and_then(|downloads| downloads.proxy.as_ref()).map(|url| url.expose());
+    assert_eq!(downloads, Some("http://me:canary%401@p.example.com:3128"));
+    let error = render_bundle(&complete(proxy, &hook("before-files")), "workers");
+    assert!(matches!(error, Err(RenderError::HookBeforeProxy { .. })));
+}
+
 #[test]
 fn mirrors_reach_containerd_unless_the_user_leads_it_elsewhere() {
     let cluster = "  registryMirrors: {docker.io: ['https://m.example.com'], 'r.example.com:5000': \

@@ -12,6 +12,7 @@ use crate::items::{
 };
 use crate::mistake::Mistake;
 use crate::origin::Setting;
+use crate::proxy_credentials::ProxyCredentials;
 use crate::record::{
     Case, Config, Containerd, Etcd, Flags, Given, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler,
     Kubelet, Leaf, Maybe, Nested, Required, RequiredNested, record,
@@ -157,6 +158,8 @@ record!(
         http: Maybe<WebUrl> = "http",
         /// For https. Default: the one for http.
         https: Maybe<WebUrl> = "https",
+        /// For proxies that ask who is there: {user, password}. On the node only root can read them.
+        credentials: Maybe<ProxyCredentials> = "credentials",
         /// What is reached directly, besides what nodestrap works out.
         no_proxy: Leaf<Vec<NoProxyEntry>> = "noProxy",
     }

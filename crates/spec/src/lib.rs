@@ -27,6 +27,7 @@ mod path;
 mod pem;
 mod pki;
 mod print;
+mod proxy_credentials;
 mod quantity;
 mod reach;
 mod record;

@@ -244,7 +244,7 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
         // A control plane joins with what it has in its folder of keys.
         ["join", ..] => !has_static_pods,
         ["networking", "podNetwork"] => own_layout,
-        ["proxy", "noProxy"] => cluster.proxy.http.is_some() || cluster.proxy.https.is_some(),
+        ["proxy", "noProxy" | "credentials"] => cluster.proxy.http.is_some() || cluster.proxy.https.is_some(),
         ["proxy", ..] => true,
         ["report", ..] => cluster.report.webhook.is_some(),
         // Whoever vouches already goes on to do so.

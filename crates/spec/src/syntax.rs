@@ -393,7 +393,8 @@ pub(crate) fn validate_web_url(text: &str) -> Result<(), Invalid> {
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     if authority.contains('@') {
         // Nor in this message.
-        return Err(Invalid::new("a web address must not have a user name or password; they would be seen in logs"));
+        return Err(Invalid::new("a web address must not have a user name or password; they would be seen in logs")
+            .advise("a proxy takes them from credentials beside its address, a webhook from headers"));
     }
     if text.contains('#') {
         return bad("it has a fragment");

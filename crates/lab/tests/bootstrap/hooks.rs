@@ -41,12 +41,35 @@ units:
       WantedBy=multi-user.target
 "#;
 
+/// Nobody needs it: nodes of the lab reach everything directly.
+const PROXY: &str = "proxy: {http: 'http://192.0.2.1:3128', credentials: {user: nodes, password: password-42}}\n";
+
+fn expect_password_for_root_only(machine: &Node) {
+    for unit in ["containerd.service", "kubelet.service"] {
+        let pid = machine.run(&["systemctl", "show", "-P", "MainPID", unit]).expect("systemctl");
+        let environment = machine.read_file(&format!("/proc/{}/environ", pid.trim())).expect("its environment");
+        assert!(environment.contains("HTTPS_PROXY=http://nodes:password-42@192.0.2.1:3128\0"), "{unit}: {environment}");
+        let shown = machine.run(&["systemctl", "show", "--all", unit]).expect("systemctl");
+        assert!(!shown.contains("password-42"), "{shown}");
+    }
+    expect_unreadable_for_others(machine, "password-42");
+}
+
+fn expect_unreadable_for_others(machine: &Node, secret: &str) {
+    let search = ["grep", "-rlsI", secret, "/run", "/var", "/etc", "/tmp"];
+    let found = machine.exec(&[&AS_NOBODY[..], &search].concat()).expect("grep");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "others can read {secret:?}");
+}
+
+const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
 #[test]
 fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
     let Some(lab) = lab(LabOptions::default()) else { return };
-    let spec = WorkerSpec { group: GROUP.to_owned(), ..WorkerSpec::of(&lab) };
+    let spec = WorkerSpec { cluster: PROXY.to_owned(), group: GROUP.to_owned(), ..WorkerSpec::of(&lab) };
     let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    expect_password_for_root_only(&machine);
 
     assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\n");
     let kernel = machine.read_file("/etc/sysctl.d/91-nodestrap-user.conf").expect("kernel parameters");
@@ -98,11 +121,8 @@ fn expect_for_root_only(machine: &Node) {
     let shown = ["systemctl", "show", "-P", "StatusText", "k8s-node-bootstrap.service"];
     let shown = machine.run(&shown).expect("systemctl");
     assert!(!shown.contains(WORD), "{shown}");
-    let as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let search = ["grep", "-rlsI", WORD, "/run", "/var", "/etc", "/tmp"];
-    let found = machine.exec(&[&as_nobody[..], &search].concat()).expect("grep");
-    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "others can read what the hook said");
-    let report = machine.run(&[&as_nobody[..], &["cat", "/run/nodestrap/report.json"]].concat()).expect("the report");
+    expect_unreadable_for_others(machine, WORD);
+    let report = machine.run(&[&AS_NOBODY[..], &["cat", "/run/nodestrap/report.json"]].concat()).expect("the report");
     assert!(
         report.contains("required hook \\\"disk\\\"") && report.contains("nodestrap-hook-disk.service.log"),
         "{report}"

@@ -142,7 +142,7 @@ fn command_line<'a>(
 }
 
 /// Variables that systemd's `EnvironmentFile=` and a shell's `source` read alike, in the order given.
-fn environment_file<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+pub(crate) fn environment_file<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut text = String::from(
         "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n",
     );

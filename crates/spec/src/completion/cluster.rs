@@ -63,7 +63,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         region: spec.region.clone(),
         api_server: spec.api_server.clone(),
         join: complete_join(&spec.join, name, layout.value, check),
-        proxy: complete_proxy(&spec.proxy, spec, &networking, provider.value),
+        proxy: complete_proxy(&spec.proxy, spec, &networking, provider.value, check),
         trust: complete_trust(&spec.trust),
         artefacts: spec.artefacts.as_ref().map(|written| artefacts::complete_artefacts(written, check)),
         registry_mirrors: or_default(&spec.registry_mirrors, BTreeMap::new, "images come from their own registries"),
@@ -257,14 +257,22 @@ fn complete_proxy(
     cluster: &ClusterSpec,
     networking: &CompleteNetworking,
     provider: Provider,
+    check: &Check<'_>,
 ) -> CompleteProxy {
     let https = spec.https.clone().or_else(|| {
         let http = spec.http.as_ref()?;
         Some(derived(http.value.clone(), from("cluster.proxy.http"), "one proxy does for both"))
     });
     if spec.http.is_none() && https.is_none() {
+        if let Some(credentials) = &spec.credentials {
+            check.report(
+                Some(&credentials.origin),
+                "there are credentials for a proxy, and no proxy",
+                "write its address as http or https beside them, or leave them out",
+            );
+        }
         let no_proxy = or_default(&spec.no_proxy, Vec::new, "there is no proxy");
-        return CompleteProxy { http: None, https: None, no_proxy };
+        return CompleteProxy { http: None, https: None, credentials: None, no_proxy };
     }
     let user: Vec<String> = spec.no_proxy.iter().flat_map(|set| &set.value).map(ToString::to_string).collect();
     let computed = no_proxy(&NoProxyInputs {
@@ -281,6 +289,7 @@ fn complete_proxy(
     CompleteProxy {
         http: spec.http.clone(),
         https,
+        credentials: spec.credentials.clone(),
         no_proxy: derived(
             list,
             vec![

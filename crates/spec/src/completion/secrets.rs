@@ -13,12 +13,14 @@ use crate::values::Role;
 pub(super) fn held(cluster: &CompleteCluster, role: Role, files: &[FileAsset]) -> Option<&'static str> {
     let has = |name, is_there: bool| is_there.then_some(name);
     let s3 = cluster.artefacts.as_ref().and_then(|artefacts| artefacts.s3.as_ref());
+    let has_proxy_password = cluster.proxy.credentials.is_some();
     let has_key = s3.is_some_and(|s3| matches!(s3.credentials.value, S3Credentials::Key { .. }));
     has("the private keys of the control plane", role == Role::ControlPlane)
         .or(has("the bootstrap token", cluster.join.bootstrap_token.is_some()))
         .or(has("a secret file", files.iter().any(|file| file.secret)))
         .or(has("the kubeconfig of kube-proxy", cluster.kube_proxy.kubeconfig.is_some()))
         .or(has("the webhook's credentials", cluster.report.webhook.is_some()))
+        .or(has("the password of the proxy", has_proxy_password))
         .or(has("the key of the artefacts' bucket", has_key))
 }
 
