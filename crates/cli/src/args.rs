@@ -95,6 +95,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  nodestrap verify\n  nodestrap verify -o json\n\nExit codes: 0 nothing drifted, 4 something did."
     )]
     Verify(VerifyArguments),
+    /// Say what an image lacks of what a bundle counts on: programs, their versions, units.
+    #[command(after_help = "Examples:\n  nodestrap verify-image --bundle bundle.json\n  \
+                      nodestrap verify-image --bundle bundle.json -o json\n\n\
+                      It runs the image's kubelet and containerd with --version; in another root that needs chroot.\n\n\
+                      Exit codes: 0 all is there, 4 something is missing or wrong.")]
+    VerifyImage(VerifyImageArguments),
     /// Undo what nodestrap did: put back what was there before.
     #[command(after_help = "Examples:\n  nodestrap reset --dry-run\n  nodestrap reset --yes\n\n\
                       Data stays: that of etcd, of volumes, containers and pods. Pods that run go on until the next boot.")]
@@ -308,6 +314,15 @@ pub(crate) struct FactsArguments {
 pub(crate) struct VerifyArguments {
     #[command(flatten)]
     pub(crate) node: NodeArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct VerifyImageArguments {
+    /// What nodes made of this image will get (nodestrap render --format bundle).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) bundle: PathBuf,
+    #[command(flatten)]
+    pub(crate) root: RootArguments,
 }
 
 #[derive(Args)]

@@ -26,6 +26,7 @@ mod status_watch;
 mod try_it;
 mod typing;
 mod verify;
+mod verify_image;
 
 use std::process::ExitCode;
 
@@ -71,6 +72,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Timeline(arguments) => node_commands::timeline(&arguments, screen),
         Command::Facts(arguments) => facts::run(&arguments, screen),
         Command::Verify(arguments) => verify::run(&arguments, screen),
+        Command::VerifyImage(arguments) => verify_image::run(&arguments, screen),
         Command::Reset(arguments) => reset::run(&arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),

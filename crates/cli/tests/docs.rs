@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
+    "verify-image",
     "try",
     "check",
     "complete",
@@ -186,7 +187,8 @@ impl Desk {
 fn is_about_this_machine(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     let command = words.next().unwrap_or_default();
-    let of_a_node = ["facts", "plan", "apply", "status", "timeline", "verify", "reset", "gate", "network"];
+    let of_a_node =
+        ["facts", "plan", "apply", "status", "timeline", "verify", "verify-image", "reset", "gate", "network"];
     // Nor is there a bucket.
     line.contains("s3://") || (of_a_node.contains(&command) && !words.any(|word| word == "--root"))
 }
@@ -320,6 +322,15 @@ fn the_guide_to_a_first_cluster_works() {
     };
     let expires = secret["expiration"].as_str().expect("tokens expire").to_owned();
     assert!(day("now") < expires && expires < day("48 hours"), "{expires}");
+}
+
+/// What stands in its step is run on a booted machine (`cargo test -p lab --test bootstrap image`).
+#[test]
+fn the_guide_to_an_image_works() {
+    let desk = Desk::new();
+    let lines = blocks(&document("guide/baked-image.md"), "sh");
+    assert!(!lines.is_empty());
+    lines.iter().for_each(|line| desk.run(line));
 }
 
 /// Everybody knows the token of the examples, so no guide shows it as one to be used.

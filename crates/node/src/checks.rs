@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use engine::{Condition, History, Plan, StepContext, StepError};
-use host::disk::{Disk, Kind, Stat, follow};
+use host::disk::{Disk, DiskError, Kind, Stat, follow};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{disk_error, unit_error};
@@ -100,10 +100,8 @@ fn check_bundle(refusals: &[Refusal], remarks: &[String], history: &History) -> 
 fn check_programs(disk: &dyn Disk, paths: &[String]) -> Result<Condition, StepError> {
     let mut problems = Vec::new();
     for path in paths {
-        let path = Path::new(path);
-        let (found, end) =
-            disk.stat(path).and_then(|found| Ok((found, follow(disk, path)?))).map_err(|e| disk_error(&e))?;
-        problems.extend(wrong_program(found.map(|stat| stat.kind), end).map(|why| format!("{} {why}", path.display())));
+        let problem = program_problem(disk, Path::new(path)).map_err(|error| disk_error(&error))?;
+        problems.extend(problem.map(|why| format!("{path} {why}")));
     }
     if problems.is_empty() {
         return Ok(Condition::AlreadySo);
@@ -128,6 +126,12 @@ fn check_host(node: &Node<'_>, history: &History) -> Result<Condition, StepError
         Some(remark) if !history.done_before => Ok(Condition::Needed(remark.clone())),
         _ => Ok(Condition::AlreadySo),
     }
+}
+
+/// Why nobody can run this program.
+pub(crate) fn program_problem(disk: &dyn Disk, path: &Path) -> Result<Option<String>, DiskError> {
+    let found = disk.stat(path)?;
+    Ok(wrong_program(found.map(|stat| stat.kind), follow(disk, path)?))
 }
 
 /// Images link programs to where they really are, so what is at the path and what it leads to in the end both count.

@@ -12,7 +12,7 @@ use cloud::{Metadata, Said};
 use cluster::JoinAnswer;
 use engine::FactNote;
 use host::disk::Disk;
-use host::machine::{MACHINE_ID_PATH, MachineIdentity, PRODUCT_UUID_PATH};
+use host::machine::{MACHINE_ID_PATH, MachineIdentity, OsRelease, PRODUCT_UUID_PATH};
 use serde::Serialize;
 
 use crate::complete::{self, Complete};
@@ -79,6 +79,13 @@ pub struct Os {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub variant: String,
     pub name: String,
+}
+
+impl From<OsRelease> for Os {
+    fn from(release: OsRelease) -> Self {
+        let variant = release.keys.get("VARIANT_ID").cloned().unwrap_or_default();
+        Self { id: release.id, version: release.version_id, variant, name: release.pretty_name }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -172,10 +179,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let said = platform.ask("the platform", |platform| Ok(platform.metadata(&|_| {})));
     platform.begin();
     let os = machine.ask("the operating system", |machine| {
-        let release = machine.os_release()?;
-        let variant = release.keys.get("VARIANT_ID").cloned().unwrap_or_default();
-        let os = Os { id: release.id, version: release.version_id, variant, name: release.pretty_name };
-        Ok(Fact { value: os, source: "os-release".to_owned() })
+        Ok(Fact { value: Os::from(machine.os_release()?), source: "os-release".to_owned() })
     });
     let hostname = machine.ask("the host name", |machine| {
         Ok(Fact { value: machine.hostname()?, source: "the kernel, or /etc/hostname".to_owned() })

@@ -13,6 +13,7 @@ mod facts;
 mod failure;
 mod gate_facts;
 mod hook_output;
+mod image;
 mod kept;
 mod kubeconfig;
 mod network;
@@ -39,6 +40,7 @@ pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle,
 pub use complete::{COMPLETE_PATH, Complete, load as load_complete};
 pub use expected::{ExpectedPlan, ExpectedPlanError};
 pub use facts::{Fact, Facts, FactsError, Os, gather_facts};
+pub use image::{AskVersion, ImageError, ImageFinding, ImageReport, verify_image};
 pub use kept::KEPT_BUNDLES_FOLDER;
 pub use kubeconfig::{KubeconfigError, read_access};
 pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings};

@@ -81,7 +81,7 @@ fn add_programs(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Resu
     Ok(())
 }
 
-fn is_in_path(disk: &dyn Disk, program: &str) -> Result<bool, DiskError> {
+pub(crate) fn is_in_path(disk: &dyn Disk, program: &str) -> Result<bool, DiskError> {
     for folder in PATH {
         let found = follow(disk, &Path::new(folder).join(program))?;
         if found.is_some_and(|stat| stat.kind == Kind::File && stat.mode & 0o111 != 0) {

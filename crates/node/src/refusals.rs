@@ -66,7 +66,7 @@ fn old_name(bundle: &Bundle) -> Option<Refusal> {
 }
 
 /// Paths and programs differ: a bundle for one system half-works on another, which is worse than not at all.
-fn os(bundle: &Bundle, os: &Os) -> Option<Refusal> {
+pub(crate) fn os(bundle: &Bundle, os: &Os) -> Option<Refusal> {
     let found = known_as(os)?;
     let wanted = bundle.node.os;
     (found != wanted).then(|| Refusal {

@@ -9,6 +9,7 @@ mod eksctl;
 mod first_boot;
 mod gate;
 mod hooks;
+mod image;
 mod interruption;
 mod platform;
 mod reboot;
