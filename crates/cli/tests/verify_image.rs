@@ -1,4 +1,5 @@
 //! An image in a folder, judged by the bundle that its nodes will get.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
 mod support;
 
