@@ -10,6 +10,7 @@
 mod below;
 pub(crate) mod folder;
 mod held;
+mod label;
 mod lock;
 mod path;
 mod rooted;
@@ -133,6 +134,11 @@ pub trait Disk: Send + Sync {
         below::remove_tree(self, path)
     }
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> Result<(), DiskError>;
+    /// Where SELinux is at work, tells it that an empty folder is for programs: what is made in it inherits the label. By
+    /// itself it would take programs under `/opt` for data, which no unit can be started from.
+    fn label_for_programs(&self, _folder: &Path) -> Result<(), DiskError> {
+        Ok(())
+    }
     /// What the disk itself holds of a file, and not what the kernel remembers of it: for files that were synced. As
     /// [`Disk::read`], but a link at the path is not followed.
     fn read_medium(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError>;

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::below::{self, Way};
 use super::folder::{self, Folder, RootedFolder};
 use super::held::HeldFileSystems;
+use super::label;
 use super::lock;
 use super::path::{relative, split};
 use super::{Disk, DiskError, Extent, FileReader, Kind, LockGuard, Look, Stat};
@@ -507,6 +508,15 @@ impl Disk for RootedDisk {
                 set_exact_mode(&self.open_at(folder, name, OFlags::RDONLY)?, before.mode)?;
             }
             Ok(())
+        })
+    }
+
+    fn label_for_programs(&self, folder: &Path) -> Result<(), DiskError> {
+        if self.stat(Path::new(label::SELINUX))?.is_none() {
+            return Ok(());
+        }
+        self.change_at("label", folder, |parent, name| {
+            label::set_programs(&self.open_at(parent, name, OFlags::RDONLY | OFlags::DIRECTORY)?)
         })
     }
 

@@ -210,6 +210,7 @@ fn unpack_tree(node: &Node<'_>, tree: &Tree, context: &StepContext<'_>) -> Resul
         files::make_folder_durable(disk, &home, FOLDER_MODE)?;
         disk.remove_tree(&staging)?;
         disk.make_folder(&staging, FOLDER_MODE)?;
+        disk.label_for_programs(&staging)?;
         Ok(disk.enter(&staging)?)
     };
     let into = prepare().map_err(|error| file_error(&error))?;
