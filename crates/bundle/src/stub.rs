@@ -11,8 +11,10 @@ use crate::document::{API_VERSION, Header};
 use crate::error::BundleError;
 use crate::json::canonical;
 use crate::names::Digest;
+use crate::tree::S3;
 
 const KIND: &str = "BundleReference";
+const BUCKET: &str = "s3://";
 
 /// Largest stub that is read. The certificates of an authority are most of it, at one or two KiB each.
 pub const MAX_STUB_BYTES: usize = 64 * 1024;
@@ -33,6 +35,9 @@ pub struct Stub {
     /// PEM, for `https`; `None`: what the machine trusts already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<String>,
+    /// Where buckets are, and what opens them: for addresses such as `s3://BUCKET/KEY`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<S3>,
 }
 
 /// What a delivery puts at [`crate::BUNDLE_PATH`].
@@ -84,8 +89,14 @@ impl Stub {
         format!("{}.json", digest.hex())
     }
 
-    /// The stub of a bundle that lies under each of `stores`, base addresses such as `https://store.example/bundles`.
-    pub fn new(bundle: &Bundle, stores: &[String], certificate_authorities: Option<&str>) -> Result<Self, StubError> {
+    /// The stub of a bundle that lies under each of `stores`, base addresses such as `https://store.example/bundles` or
+    /// `s3://BUCKET/FOLDER`; those in buckets need `s3`.
+    pub fn new(
+        bundle: &Bundle,
+        stores: &[String],
+        certificate_authorities: Option<&str>,
+        s3: Option<&S3>,
+    ) -> Result<Self, StubError> {
         let digest = bundle.digest();
         let name = Self::object_name(&digest);
         let stub = Self {
@@ -93,6 +104,7 @@ impl Stub {
             group: bundle.group.clone(),
             urls: stores.iter().map(|store| format!("{}/{name}", store.trim_end_matches('/'))).collect(),
             certificate_authorities: certificate_authorities.map(str::to_owned),
+            s3: s3.cloned(),
             digest,
         };
         stub.validate()?;
@@ -144,9 +156,19 @@ impl Stub {
             return refuse("urls", "must have one to sixteen addresses");
         }
         for url in &self.urls {
-            if let Err(problem) = validate_url(url) {
+            let valid = match (url.strip_prefix(BUCKET), &self.s3) {
+                (None, _) => validate_url(url),
+                (Some(_), None) => Err("has an address in a bucket, and nothing says where that is"),
+                (Some(object), Some(_)) => validate_object(object),
+            };
+            if let Err(problem) = valid {
                 return refuse("urls", problem);
             }
+        }
+        if let Some(endpoint) = self.s3.as_ref().and_then(|s3| s3.endpoint.as_deref())
+            && let Err(problem) = validate_url(endpoint)
+        {
+            return refuse("s3.endpoint", problem);
         }
         match &self.certificate_authorities {
             Some(pem) if !pem.contains("-----BEGIN CERTIFICATE-----") || !pem.is_ascii() => {
@@ -187,18 +209,32 @@ pub fn validate_url(url: &str) -> Result<(), &'static str> {
     let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else {
         return Err("has an address that starts with neither 'https://' nor 'http://'");
     };
-    if url.len() > MAX_URL_BYTES {
-        return Err("has an address of more than 2048 bytes");
-    }
-    if !url.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
-        return Err("has an address with white space or another character that must be escaped");
-    }
-    if url.contains(['?', '#']) {
-        return Err("has an address with a query or a fragment, which a lasting address does not need");
-    }
+    validate_text(url)?;
     let authority = rest.split('/').next().unwrap_or_default();
     if authority.is_empty() || authority.contains('@') {
         return Err("has an address without a host, or with a user name in it");
+    }
+    Ok(())
+}
+
+/// `BUCKET/KEY`: what opens it stands elsewhere.
+fn validate_object(object: &str) -> Result<(), &'static str> {
+    validate_text(object)?;
+    match object.split_once('/') {
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() && !bucket.contains('@') => Ok(()),
+        _ => Err("has an address in a bucket that is not s3://BUCKET/KEY"),
+    }
+}
+
+fn validate_text(address: &str) -> Result<(), &'static str> {
+    if address.len() > MAX_URL_BYTES {
+        return Err("has an address of more than 2048 bytes");
+    }
+    if !address.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
+        return Err("has an address with white space or another character that must be escaped");
+    }
+    if address.contains(['?', '#']) {
+        return Err("has an address with a query or a fragment, which a lasting address does not need");
     }
     Ok(())
 }

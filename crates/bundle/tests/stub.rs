@@ -2,7 +2,7 @@
 
 mod sample;
 
-use bundle::{Bundle, MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError};
+use bundle::{Bundle, MAX_STUB_BYTES, Payload, PayloadError, S3, S3Credentials, Secret, Stub, StubError};
 use proptest::prelude::*;
 use sample::sample as bundle;
 
@@ -14,7 +14,12 @@ fn other_bundle() -> Bundle {
 
 fn stub() -> Stub {
     let stores = ["https://one.example/bundles/".to_owned(), "http://10.0.0.1:8080".to_owned()];
-    Stub::new(&bundle(), &stores, Some(AUTHORITY)).expect("a good stub")
+    Stub::new(&bundle(), &stores, Some(AUTHORITY), None).expect("a good stub")
+}
+
+fn s3(credentials: S3Credentials) -> S3 {
+    let endpoint = Some("https://s3.example:9000".to_owned());
+    S3 { region: "eu-west-1".to_owned(), endpoint, path_style: true, credentials }
 }
 
 fn changed(change: impl FnOnce(&mut serde_json::Value)) -> StubError {
@@ -89,6 +94,41 @@ fn addresses_that_do_not_last_or_tell_secrets_are_refused() {
     assert!(matches!(error, StubError::Field { field: "urls", .. }));
     let error = changed(|document| document["reference"]["urls"][0] = format!("https://a/{}", "x".repeat(3000)).into());
     assert!(matches!(error, StubError::Field { field: "urls", .. }));
+}
+
+#[test]
+fn a_stub_that_leads_into_a_bucket_says_where_that_is_and_tells_nobody_its_key() {
+    let stores = ["s3://nodes/bundles".to_owned(), "https://one.example".to_owned()];
+    let key = S3Credentials::Key {
+        access_key: "AK".to_owned(),
+        secret_key: Secret::new("canary"),
+        session_token: Some(Secret::new("canary-token")),
+    };
+    for credentials in [S3Credentials::InstanceRole {}, key] {
+        let stub = Stub::new(&bundle(), &stores, None, Some(&s3(credentials))).expect("a good stub");
+        assert_eq!(stub.urls[0], format!("s3://nodes/bundles/{}.json", bundle().digest().hex()));
+        assert_eq!(Stub::parse(stub.to_json().as_bytes()), Ok(stub.clone()));
+        assert!(!format!("{stub:?}").contains("canary"), "{stub:?}");
+    }
+    let error = Stub::new(&bundle(), &stores, None, None).expect_err("nothing says where the bucket is");
+    assert!(matches!(error, StubError::Field { field: "urls", .. }), "{error}");
+
+    let within = |change: &dyn Fn(&mut serde_json::Value)| {
+        changed(|document| {
+            document["reference"]["s3"] = serde_json::json!({"region": "r", "credentials": {"kind": "instance-role"}});
+            change(&mut document["reference"]);
+        })
+    };
+    for url in
+        ["s3://", "s3://nodes", "s3://nodes/", "s3:///key", "s3://a:b@nodes/key", "s3://nodes/a b", "s3://nodes/a?b"]
+    {
+        let error = within(&|reference| reference["urls"][0] = url.into());
+        assert!(matches!(error, StubError::Field { field: "urls", .. }), "{url}: {error}");
+    }
+    let error = within(&|reference| reference["s3"]["endpoint"] = "ftp://s3.example".into());
+    assert!(matches!(error, StubError::Field { field: "s3.endpoint", .. }), "{error}");
+    let error = within(&|reference| reference["s3"]["credentials"] = serde_json::json!({"kind": "anybody"}));
+    assert!(matches!(error, StubError::Syntax { .. }), "{error}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn message(parts: &[(&str, &str, &str)]) -> String {
 #[test]
 fn a_bundle_by_itself_and_a_stub_by_itself_are_read() {
     assert_eq!(read_user_data(bundle().to_json().as_bytes()), Ok(payload()));
-    let stub = Stub::new(&bundle(), &["https://store.example/bundles".to_owned()], None).unwrap();
+    let stub = Stub::new(&bundle(), &["https://store.example/bundles".to_owned()], None, None).unwrap();
     assert_eq!(read_user_data(stub.to_json().as_bytes()), Ok(Payload::Stub(stub)));
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn find_bundle(
         // A clock that is years behind makes every certificate look invalid; that is said by its name.
         let clock = MachineClock(LinuxClock::new());
         node::wait_for_clock(host, stub.certificate_authorities.as_deref(), &clock)?;
-        Ok(node::fetch_bundle(stub, deadline, &random_u64, &|notice| tell(&notice.to_string()))?)
+        node::fetch_bundle(stub, &host.platform, deadline, &random_u64, tell)
     };
     load_bundle(host, arguments, Some(&ask), tell)
 }

@@ -6,10 +6,13 @@
 //! STORE/manifest.json                  what there is; written last
 //! ```
 //!
+//! Bundles (`--bundle`) lie in a store under their digest, and no manifest names them: user data does.
+//!
 //! Killed anywhere, a store has its old manifest or its new one, and everything that this names. (Between the two documents,
 //! whoever verifies is told that signature and manifest do not fit, and asks again.) Publishing the same again changes nothing.
 
 pub(crate) mod args;
+mod bundles;
 mod inspect;
 mod target;
 
@@ -71,6 +74,9 @@ struct Ready {
 }
 
 pub(crate) fn publish(arguments: &PublishArguments, screen: &Screen) -> Outcome {
+    if !arguments.bundles.is_empty() {
+        return bundles::publish_bundles(arguments, screen);
+    }
     let ready = arguments.artefacts.iter().map(|addition| prepare(addition, arguments));
     let ready = ready.collect::<anyhow::Result<Vec<_>>>().or_fail(Code::WrongInput)?;
     let key = Key::load(arguments)?;
@@ -91,9 +97,9 @@ pub(crate) fn publish(arguments: &PublishArguments, screen: &Screen) -> Outcome 
     }
     if changed {
         if let Some(signature) = &signature {
-            target.put(SIGNATURE, signature.as_bytes()).or_fail(Code::MayRetry)?;
+            target.put(SIGNATURE, signature.as_bytes(), FILE_MODE).or_fail(Code::MayRetry)?;
         }
-        target.put(MANIFEST, json.as_bytes()).or_fail(Code::MayRetry)?;
+        target.put(MANIFEST, json.as_bytes(), FILE_MODE).or_fail(Code::MayRetry)?;
         if signature.is_none() {
             // One of an earlier manifest would be taken for a forgery.
             target.remove(SIGNATURE).or_fail(Code::MayRetry)?;

@@ -86,7 +86,23 @@ fn tell_store(carries: &Carries, screen: &Screen) {
              publish it as {}",
             stub.urls.join(" and ")
         ));
+        for command in stub.urls.iter().filter_map(|url| publish_command(url, stub.s3.as_ref()?)) {
+            screen.remark(&command);
+        }
     }
+}
+
+/// What puts a bundle there, if that is a bucket.
+fn publish_command(url: &str, s3: &bundle::S3) -> Option<String> {
+    let (store, _) = url.strip_prefix("s3://")?.rsplit_once('/')?;
+    let mut command = format!("nodestrap publish s3://{store} --bundle FILE --s3-region {}", s3.region);
+    if let Some(endpoint) = &s3.endpoint {
+        command.push_str(&format!(" --s3-endpoint {endpoint}"));
+    }
+    if s3.path_style {
+        command.push_str(" --s3-path-style");
+    }
+    Some(command)
 }
 
 /// One file for each group, named after it; all of them or none.

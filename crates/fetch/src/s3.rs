@@ -166,7 +166,8 @@ pub(crate) fn may_pass(status: u16, code: &str) -> bool {
 pub(crate) fn meaning(code: &str) -> &'static str {
     match code {
         "RequestTimeTooSkewed" => "this machine's clock and the store's are too far apart",
-        "InvalidAccessKeyId" | "XAdminUserNotFound" => "it does not know the access key",
+        // Some stores forget a session that is over, and have no other word for it.
+        "InvalidAccessKeyId" | "XAdminUserNotFound" => "it does not know the access key, or no longer",
         "SignatureDoesNotMatch" => "the secret key does not belong to the access key",
         "ExpiredToken" => "the session token has expired",
         "InvalidToken" => "it does not accept the session token",
@@ -185,9 +186,11 @@ pub(crate) fn meaning(code: &str) -> &'static str {
 pub(crate) fn advice(code: &str) -> &'static str {
     match code {
         "RequestTimeTooSkewed" => "set this machine's clock right; it may be a quarter of an hour wrong at most",
-        "InvalidAccessKeyId" | "XAdminUserNotFound" | "SignatureDoesNotMatch" => {
-            "correct the access key and the secret key that are given for the store"
+        "InvalidAccessKeyId" | "XAdminUserNotFound" => {
+            "correct the access key and the secret key that are given for the store; those of an instance role last for hours, \
+             and fresh ones come by themselves when it is tried again"
         }
+        "SignatureDoesNotMatch" => "correct the access key and the secret key that are given for the store",
         "ExpiredToken" | "InvalidToken" => {
             "give fresh credentials; those of an instance role come by themselves when it is tried again"
         }

@@ -3,6 +3,7 @@
 //! In: a lab, a name, the nodestrap program. Out: a node that is not booted yet with what has to stand around it, then a Ready
 //! one. Fails with the name of what was waited for and the end of the node's journals.
 
+mod bucket;
 mod download;
 mod eksctl;
 mod store;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+pub use bucket::PrivateBucket;
 pub use download::{bare_node, download_site, downloaded_from, ignition_node};
 pub use eksctl::{EksImage, eks_instance, eks_spec};
 pub use store::{incompressible_text, published_paths};

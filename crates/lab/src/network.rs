@@ -4,7 +4,7 @@
 //! machine's own network is never touched, and the hub has no way out.
 
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -140,14 +140,23 @@ pub(crate) fn inside(lab: &str, member: &str, program: impl AsRef<std::ffi::OsSt
 
 /// A socket stays in the namespace in which it was made; a thread of its own enters that, and this process stays outside.
 pub(crate) fn listen_inside(lab: &str, member: &str, address: SocketAddr) -> Result<TcpListener> {
+    within(lab, member, move || TcpListener::bind(address).with_context(|| format!("listening at {address}")))
+}
+
+/// Likewise.
+pub(crate) fn connect_inside(lab: &str, member: &str, address: SocketAddr) -> Result<TcpStream> {
+    within(lab, member, move || TcpStream::connect(address).with_context(|| format!("connecting to {address}")))
+}
+
+fn within<T: Send + 'static>(lab: &str, member: &str, act: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let path = namespace_path(lab, member);
-    let listen = move || -> Result<TcpListener> {
+    let enter = move || -> Result<T> {
         let namespace = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
             .with_context(|| format!("entering {}", path.display()))?;
-        TcpListener::bind(address).with_context(|| format!("listening at {address}"))
+        act()
     };
-    std::thread::spawn(listen).join().map_err(|_| anyhow!("the thread that enters a namespace panicked"))?
+    std::thread::spawn(enter).join().map_err(|_| anyhow!("the thread that enters a namespace panicked"))?
 }
 
 /// Where every platform has its metadata service. It is an address of the node's own, so that nothing leaves the lab.

@@ -1,20 +1,21 @@
 //! A real store that speaks S3 (versitygw): objects are put, found, listed, fetched and deleted; and what it says to a wrong
-//! key, a wrong clock, a token that it does not know, and to everybody for a while.
+//! key, a wrong clock, a token that it does not know, a session that is over, and to everybody for a minute.
 
 // Tests are all effects.
 #![allow(clippy::disallowed_methods, reason = "tests drive real processes")]
 
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fetch::{
-    Bucket, Credentials, Digest, Download, FetchError, Mixing, Network, Patience, S3, S3Settings, Secret, Sink,
+    Bucket, Credentials, Digest, Download, FetchError, Mixing, Network, Notice, Patience, S3, S3Settings, Secret, Sink,
     SinkError, Slowest, Stored, Style, Upload, download,
 };
 use lab::ObjectStore;
+use lab::metadata::Role;
 use lab::object_store::{ACCESS_KEY, REGION, SECRET_KEY};
 use sha2::{Digest as _, Sha256};
 
@@ -57,7 +58,7 @@ struct Visitor {
     token: Option<&'static str>,
     /// By how much its clock is behind.
     behind: Duration,
-    overall: Duration,
+    patience: Patience,
 }
 
 impl Visitor {
@@ -68,8 +69,16 @@ impl Visitor {
             secret_key: SECRET_KEY,
             token: None,
             behind: Duration::ZERO,
-            overall: Duration::from_secs(90),
+            patience: Patience {
+                longest_rest: Duration::from_millis(500),
+                ..Patience::of_download(Duration::from_secs(90))
+            },
         }
+    }
+
+    /// With the credentials of a session.
+    fn in_session(self, role: &'static Role) -> Self {
+        Self { access_key: &role.access_key, secret_key: &role.secret_key, token: Some(&role.token), ..self }
     }
 
     fn with<T>(&self, then: impl FnOnce(Network<'_>, Patience) -> T) -> T {
@@ -82,8 +91,7 @@ impl Visitor {
         };
         let now = || SystemTime::now() - self.behind;
         let s3 = S3 { settings: &settings, credentials: Some(&credentials), now: &now };
-        let patience = Patience { longest_rest: Duration::from_millis(500), ..Patience::of_download(self.overall) };
-        then(Network { s3: Some(s3), ..Network::default() }, patience)
+        then(Network { s3: Some(s3), ..Network::default() }, self.patience)
     }
 
     fn bucket<T>(&self, then: impl FnOnce(&Bucket<'_>) -> T) -> T {
@@ -97,6 +105,22 @@ impl Visitor {
     }
 
     fn fetch(&self, key: &str, sink: &mut Memory) -> Result<(), FetchError> {
+        self.fetch_telling(key, sink, &|_| {})
+    }
+
+    /// The thing, and for how long it was decided to rest between two questions.
+    fn fetch_resting(&self) -> (Vec<u8>, Vec<Duration>) {
+        let (mut sink, rests) = (Memory::default(), Mutex::new(Vec::new()));
+        let listen = |notice: &Notice<'_>| {
+            if let Notice::Resting { rest, .. } = notice {
+                rests.lock().expect("no panic").push(*rest);
+            }
+        };
+        self.fetch_telling("a/thing", &mut sink, &listen).unwrap_or_else(|error| panic!("{error}"));
+        (sink.0, rests.into_inner().expect("no panic"))
+    }
+
+    fn fetch_telling(&self, key: &str, sink: &mut Memory, tell: &dyn Fn(&Notice<'_>)) -> Result<(), FetchError> {
         self.with(|network, patience| {
             let request = Download {
                 what: "the thing",
@@ -109,15 +133,15 @@ impl Visitor {
                 patience,
                 slowest: Slowest::default(),
                 random: &|| u64::MAX / 2,
-                tell: &|_| {},
+                tell,
             };
             download(&request, sink).map(|_| ())
         })
     }
 
     fn refusal(&self) -> FetchError {
-        let overall = Duration::from_secs(2);
-        let hasty = Visitor { endpoint: self.endpoint.clone(), overall, ..*self };
+        let patience = Patience { overall: Duration::from_secs(2), ..self.patience };
+        let hasty = Visitor { endpoint: self.endpoint.clone(), patience, ..*self };
         hasty.fetch("a/thing", &mut Memory::default()).expect_err("it is refused")
     }
 }
@@ -199,35 +223,88 @@ fn each_refusal_of_a_real_store_is_understood() {
     assert!(absent.contains("put the object into the store"), "{absent}");
 }
 
+fn session(number: u8, expiration: &str) -> &'static Role {
+    Box::leak(Box::new(Role {
+        name: "nodes".to_owned(),
+        access_key: format!("ASIA000000000000000{number}"),
+        secret_key: format!("canary-secret-{number}"),
+        token: format!("canary-token-{number}"),
+        expiration: expiration.to_owned(),
+    }))
+}
+
+#[test]
+fn a_session_reads_what_its_role_may_read_and_nothing_once_it_is_over() {
+    if !lab::require() {
+        return;
+    }
+    let store = ObjectStore::start(&[BUCKET, "others"]).expect("a store");
+    let visitor = || Visitor::of(store.endpoint());
+    visitor().put("a/thing", &object());
+    let (fresh, over) = (session(1, "2099-01-01T00:00:00Z"), session(2, "2026-01-02T00:00:00Z"));
+    store.admit(BUCKET, &[fresh, over]).expect("admitted");
+    let mut sink = Memory::default();
+    visitor().in_session(fresh).fetch("a/thing", &mut sink).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(sum(&sink.0), sum(&object()));
+
+    for (visitor, words) in [
+        (visitor().in_session(over), "fresh ones come by themselves when it is tried again"),
+        (Visitor { token: Some(&over.token), ..visitor().in_session(fresh) }, "it does not accept the session token"),
+        (Visitor { token: None, ..visitor().in_session(fresh) }, "it does not know the access key"),
+        (Visitor { secret_key: "canary", ..visitor().in_session(fresh) }, "the secret key does not belong"),
+    ] {
+        let error = visitor.refusal();
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(words) && !text.contains("canary"), "{text}");
+        assert!(!error.may_pass(), "{text}");
+    }
+    let forbidden =
+        visitor().in_session(fresh).bucket(|bucket| bucket.list(&place("a/"))).expect_err("it may only read");
+    assert!(forbidden.to_string().contains("s3:GetObject"), "{forbidden}");
+
+    // Its end comes while it is in use.
+    store.admit(BUCKET, &[&Role { expiration: over.expiration.clone(), ..fresh.clone() }]).expect("admitted");
+    let error = visitor().in_session(fresh).refusal().to_string();
+    assert!(error.contains("it does not know the access key, or no longer"), "{error}");
+    assert!(!store.log().contains("canary"), "a key is nowhere sent in clear");
+}
+
 /// In front of a store: refuses the first questions as AWS does when it is asked too much, and cuts the first answer that
 /// it lets through.
 struct Front {
     address: SocketAddr,
     passed: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Front {
-    fn start(store: SocketAddr, refusals: usize, cut_after: usize) -> Self {
+    /// `headers` go with each refusal.
+    fn start(store: SocketAddr, refusals: usize, headers: &'static str, cut_after: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
-        let passed = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&passed);
+        let (passed, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, questions) = (Arc::clone(&passed), Arc::clone(&asked));
         std::thread::spawn(move || {
             for (number, client) in listener.incoming().enumerate() {
                 let Ok(client) = client else { return };
+                questions.fetch_add(1, Ordering::SeqCst);
                 let counted = Arc::clone(&counted);
                 std::thread::spawn(move || match number {
-                    number if number < refusals => slow_down(client),
+                    number if number < refusals => slow_down(client, headers),
                     number if number == refusals => relay(client, store, cut_after, &counted),
                     _ => relay(client, store, usize::MAX, &counted),
                 });
             }
         });
-        Self { address, passed }
+        Self { address, passed, asked }
+    }
+
+    fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
     }
 }
 
-fn slow_down(mut client: TcpStream) -> io::Result<()> {
+fn slow_down(mut client: TcpStream, headers: &str) -> io::Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut head = Vec::new();
     let mut byte = [0];
@@ -238,7 +315,7 @@ fn slow_down(mut client: TcpStream) -> io::Result<()> {
                 rate.</Message></Error>";
     write!(
         client,
-        "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: {}\r\n\r\n{page}",
+        "HTTP/1.1 503 Slow Down\r\n{headers}Content-Type: application/xml\r\nContent-Length: {}\r\n\r\n{page}",
         page.len()
     )
 }
@@ -271,13 +348,55 @@ fn a_store_that_is_asked_too_much_and_cuts_is_asked_again_where_it_was_left_off(
     let store = ObjectStore::start(&[BUCKET]).expect("a store");
     let bytes = object();
     Visitor::of(store.endpoint()).put("a/thing", &bytes);
-    let front = Front::start(store.address(), 5, SIZE / 10 * 9);
+    let front = Front::start(store.address(), 5, "", SIZE / 10 * 9);
     let mut sink = Memory::default();
-    Visitor::of(format!("http://{}", front.address))
-        .fetch("a/thing", &mut sink)
-        .unwrap_or_else(|error| panic!("{error}"));
+    Visitor::of(front.endpoint()).fetch("a/thing", &mut sink).unwrap_or_else(|error| panic!("{error}"));
     assert!(sink.0 == bytes);
     let passed = front.passed.load(Ordering::SeqCst);
     assert!(passed - SIZE <= SIZE / 100, "{} bytes were fetched twice", passed - SIZE);
     assert!(store.log().contains("206"), "{}", store.log());
+}
+
+/// By how much the minute is shortened: all rests of the client are.
+const SHORTENED: u32 = 60;
+
+#[test]
+fn a_store_that_refuses_everybody_for_a_minute_is_asked_ever_more_rarely_and_then_gives_all() {
+    if !lab::require() {
+        return;
+    }
+    let store = ObjectStore::start(&[BUCKET]).expect("a store");
+    Visitor::of(store.endpoint()).put("a/thing", &object());
+    let usual = Patience::of_download(Duration::from_secs(3600));
+    // As many questions as fit into a minute with the rests that every node has, half of the longest each.
+    let (mut minute, mut refusals) = (Duration::from_secs(60), 0);
+    while !minute.is_zero() {
+        minute = minute.saturating_sub(usual.first_rest.saturating_mul(1 << refusals).min(usual.longest_rest) / 2);
+        refusals += 1;
+    }
+    let front = Front::start(store.address(), refusals, "", usize::MAX);
+    let patience =
+        Patience { first_rest: usual.first_rest / SHORTENED, longest_rest: usual.longest_rest / SHORTENED, ..usual };
+    let (bytes, rests) = Visitor { patience, ..Visitor::of(front.endpoint()) }.fetch_resting();
+    assert_eq!(sum(&bytes), sum(&object()));
+    assert_eq!(front.asked.load(Ordering::SeqCst), refusals + 1, "and each refusal was waited out");
+    assert!(rests.len() == refusals && rests.is_sorted(), "{rests:?}");
+    assert!(refusals < 20, "{refusals} questions in a minute");
+}
+
+#[test]
+fn a_store_that_says_when_to_ask_again_is_not_asked_before() {
+    if !lab::require() {
+        return;
+    }
+    let store = ObjectStore::start(&[BUCKET]).expect("a store");
+    Visitor::of(store.endpoint()).put("a/thing", &object());
+    let front = Front::start(store.address(), 2, "Retry-After: 1\r\n", usize::MAX);
+    // Left to itself, the client would hardly rest at all.
+    let own = Duration::from_millis(1);
+    let visitor = Visitor::of(front.endpoint());
+    let patience = Patience { first_rest: own, longest_rest: own, ..visitor.patience };
+    let (bytes, rests) = Visitor { patience, ..visitor }.fetch_resting();
+    assert_eq!(sum(&bytes), sum(&object()));
+    assert!(rests.len() == 2 && rests.iter().all(|rest| *rest > own), "{rests:?}");
 }

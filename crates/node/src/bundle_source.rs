@@ -9,8 +9,10 @@ use engine::ErrorClass;
 use fetch::{FetchError, Network, Notice, Patience, Request};
 use host::disk::{Disk, DiskError, Kind};
 
+use crate::buckets::{BucketError, Buckets};
+use crate::failure::chain;
 use crate::kept;
-use crate::platform::PlatformError;
+use crate::platform::{PlatformError, PlatformSource};
 use crate::session::NodeHost;
 use crate::timekeeping::WrongClock;
 
@@ -31,6 +33,8 @@ pub enum BundleSourceError {
     NotFetched { stub: Box<Stub> },
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    #[error("cannot fetch the bundle from {}", shown(.urls))]
+    Bucket { urls: Vec<String>, source: BucketError },
     #[error(transparent)]
     Clock(#[from] WrongClock),
     #[error(transparent)]
@@ -54,6 +58,7 @@ impl BundleSourceError {
             }
             Self::Fetch(error) if error.may_pass() => ErrorClass::Transient,
             Self::Fetch(_) => ErrorClass::NeedsOperator,
+            Self::Bucket { source, .. } => source.class(),
             Self::Clock(wrong) => wrong.class(),
             Self::NotFetched { .. } => ErrorClass::Transient,
             Self::Platform(error) if error.may_pass() => ErrorClass::Transient,
@@ -189,23 +194,43 @@ fn load_folder(disk: &dyn Disk, path: &Path) -> Result<Bundle, BundleSourceError
     }
 }
 
-/// Asks the stores of a stub, in their order, for as long as `deadline`.
+/// Asks the stores of a stub, in their order, for as long as `deadline`; the platform for what opens those in buckets.
 pub fn fetch_bundle(
     stub: &Stub,
+    platform: &PlatformSource,
     deadline: Duration,
     random: &dyn Fn() -> u64,
-    tell: &dyn Fn(&Notice<'_>),
-) -> Result<Bundle, FetchError> {
+    tell: &dyn Fn(&str),
+) -> Result<Bundle, BundleSourceError> {
+    let (in_buckets, on_the_web): (Vec<_>, Vec<_>) = stub.urls.iter().cloned().partition(|url| is_in_bucket(url));
+    let place = stub.s3.as_ref().filter(|_| !in_buckets.is_empty());
+    let (buckets, urls) = match place.map(|place| Buckets::open(place, platform, tell)).transpose() {
+        Ok(buckets) => (buckets, &stub.urls),
+        Err(source) if on_the_web.is_empty() => return Err(BundleSourceError::Bucket { urls: in_buckets, source }),
+        // A mirror may be there for this very case.
+        Err(error) => {
+            tell(&chain(&error));
+            (None, &on_the_web)
+        }
+    };
     let request = Request {
         what: &format!("bundle {}", stub.digest),
-        urls: &stub.urls,
-        network: Network { authorities: stub.certificate_authorities.as_deref(), ..Network::default() },
+        urls,
+        network: Network {
+            authorities: stub.certificate_authorities.as_deref(),
+            s3: buckets.as_ref().map(Buckets::s3),
+            ..Network::default()
+        },
         limit: MAX_BUNDLE_BYTES,
         patience: Patience::new(deadline),
         random,
-        tell,
+        tell: &|notice: &Notice<'_>| tell(&notice.to_string()),
     };
-    fetch::fetch(&request, |bytes| stub.accept(bytes))
+    Ok(fetch::fetch(&request, |bytes| stub.accept(bytes))?)
+}
+
+fn is_in_bucket(url: &str) -> bool {
+    url.starts_with("s3://")
 }
 
 fn shown(urls: &[String]) -> String {

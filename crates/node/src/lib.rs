@@ -5,6 +5,7 @@
 
 mod artefacts;
 mod authority;
+mod buckets;
 mod bundle_source;
 mod checks;
 mod complete;
@@ -36,6 +37,7 @@ mod verify;
 mod vouch;
 
 pub use artefacts::{Artefacts, NetworkArtefacts, Order, STORE_FOLDER};
+pub use buckets::BucketError;
 pub use bundle_source::{BundleSourceError, Delivered, FetchBundle, fetch_bundle, load_bundle, load_platform_bundle};
 pub use complete::{COMPLETE_PATH, Complete, load as load_complete};
 pub use expected::{ExpectedPlan, ExpectedPlanError};

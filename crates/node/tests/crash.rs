@@ -143,7 +143,7 @@ fn crash_again_and_again(bundle: &Bundle, seeds: u64) {
 /// The same node, with a stub where the bundle would be.
 fn referring(bundle: &Bundle) -> FakeNode {
     let node = FakeNode::new(bundle);
-    let stub = Stub::new(bundle, &["https://store.example/bundles".to_owned()], None).expect("a good stub");
+    let stub = Stub::new(bundle, &["https://store.example/bundles".to_owned()], None, None).expect("a good stub");
     let image = node.disk.uncounted();
     host::files::write_durable(&image, Path::new(BUNDLE_PATH), 0o600, stub.to_json().as_bytes(), None)
         .expect("written");

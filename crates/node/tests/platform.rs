@@ -52,7 +52,7 @@ fn run(node: &FakeNode, bundle: &Bundle, order: u64) -> Option<Report> {
 #[test]
 fn what_the_platform_said_survives_a_crash_at_every_effect_or_is_read_again() {
     let bundle = bundle();
-    let stub = Stub::new(&bundle, &["https://store.example/bundles".to_owned()], None).unwrap();
+    let stub = Stub::new(&bundle, &["https://store.example/bundles".to_owned()], None, None).unwrap();
     for payload in [bundle.to_json(), stub.to_json()] {
         let clean = on_volume(&bundle, &payload);
         expect_converged(&run(&clean, &bundle, 0).unwrap(), "clean");

@@ -13,6 +13,7 @@ use crate::delivery::machines::{
 use crate::delivery::{self, Carries, Compress, Delivery, Format, Installation, Proxy, Store, UserData};
 use crate::error::RenderError;
 use crate::node::{find_group, render_node};
+use crate::trees;
 
 /// Everything that is needed to start machines of a group.
 pub struct GroupDelivery<'s> {
@@ -128,6 +129,7 @@ impl GroupDelivery<'_> {
         let store = (!decided.store.urls.value.is_empty()).then(|| Store {
             urls: decided.store.urls.value.iter().map(ToString::to_string).collect(),
             certificate_authorities: authority.map(|set| set.value.as_str().to_owned()),
+            s3: decided.store.s3.as_ref().map(trees::s3),
         });
         delivery::user_data(
             format,

@@ -68,7 +68,8 @@ fn proxy(cluster: &CompleteCluster, artefacts: &CompleteArtefacts) -> Option<Sec
     proxy.map(Secret::new)
 }
 
-fn s3(s3: &CompleteS3) -> S3 {
+/// Where buckets are, for whoever reads them: trees, and what a stub leads to.
+pub(crate) fn s3(s3: &CompleteS3) -> S3 {
     S3 {
         region: s3.region.value.to_string(),
         endpoint: s3.endpoint.as_ref().map(|endpoint| endpoint.value.to_string()),

@@ -287,10 +287,12 @@ record!(
     "store",
     /// A place for bundles.
     StoreDefaultsSpec => StoreDefaults {
-        /// Base URLs; mirrors, tried in order. A bundle is there under its digest.
+        /// Base URLs (https, or s3://BUCKET/FOLDER); mirrors, tried in order. A bundle is there under its digest.
         urls: Maybe<Vec<StoreUrl>> = "urls",
         /// Whom to believe that it is the store, besides what the image trusts.
         certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
+        /// For stores in buckets.
+        s3: Given<CompleteS3> = "s3",
     }
 );
 
@@ -315,10 +317,12 @@ record!(
     "store",
     /// A place for bundles.
     StoreSpec => CompleteStore {
-        /// Base URLs; mirrors, tried in order. A bundle is there under its digest.
+        /// Base URLs (https, or s3://BUCKET/FOLDER); mirrors, tried in order. A bundle is there under its digest.
         urls: Leaf<Vec<StoreUrl>> = "urls",
         /// Whom to believe that it is the store, besides what the image trusts.
         certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
+        /// For stores in buckets.
+        s3: Given<CompleteS3> = "s3",
     }
 );
 

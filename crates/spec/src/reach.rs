@@ -15,6 +15,7 @@ use crate::items::MaxPods;
 use crate::origin::Origin;
 use crate::path::{Step, join};
 use crate::record::Record as _;
+use crate::texts::StoreUrl;
 use crate::values::{DeliveryFormat, KubeVersion, Layout, Os, PodNetwork, Provider, Role, Runtime, SourceKind};
 use crate::view::{Look, SecretDisplay, View};
 use crate::written::Written;
@@ -301,6 +302,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
                 && matches!(format, DeliveryFormat::CloudConfig | DeliveryFormat::Mime)
         }
         ["delivery", "store", "urls"] => may_need_store,
+        ["delivery", "store", "s3", ..] => may_need_store && delivery.store.urls.value.iter().any(StoreUrl::is_bucket),
         ["delivery", "store", ..] => may_need_store && !delivery.store.urls.value.is_empty(),
         _ => true,
     }

@@ -148,6 +148,12 @@ text_value!(
     artefacts::validate_store_url
 );
 
+impl StoreUrl {
+    pub(crate) fn is_bucket(&self) -> bool {
+        self.as_str().starts_with("s3://")
+    }
+}
+
 impl SpecValue for StoreUrl {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
         // What stands behind it may be a signature.

@@ -36,6 +36,10 @@ fn what_can_be_used_all_the_same_is_warned_of() {
     let mut now = String::new();
     for (name, more) in [
         ("a-store-without-credentials", "delivery: {store: {urls: [\"https://store.example.com\"]}}"),
+        (
+            "a-bucket-with-a-key",
+            "delivery: {store: {urls: [\"s3://nodes/bundles\"], s3: {region: r, credentials: {accessKey: a, secretKey: b}}}}",
+        ),
         ("a-webhook-without-credentials", "report: {webhook: \"http://hooks.example.com/nodes\"}"),
     ] {
         let text = example("minimal.yaml").replacen("\n  join:", &format!("\n  {more}\n  join:"), 1);
@@ -44,6 +48,7 @@ fn what_can_be_used_all_the_same_is_warned_of() {
     compare_golden("golden/warnings.txt", &now);
     for harmless in [
         "delivery: {store: {urls: [\"http://127.0.0.1:8080/bundles\"]}}",
+        "delivery: {store: {urls: [\"s3://nodes/bundles\"], s3: {region: eu-west-1}}}",
         "report: {webhook: \"http://[::1]/nodes\", headers: {X-Key: a}}",
         "report: {webhook: \"http://localhost:80/nodes\", headers: {X-Key: a}}",
         "report: {webhook: \"https://hooks.example.com/nodes\", headers: {X-Key: a}}",

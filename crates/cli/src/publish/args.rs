@@ -14,8 +14,12 @@ pub(crate) struct PublishArguments {
     #[command(flatten)]
     pub(super) store: StoreArguments,
     /// An artefact (repeatable): a program, or an archive (tar.gz) with programs inside.
-    #[arg(long = "add", value_name = "NAME@VERSION=FILE", required = true)]
+    #[arg(long = "add", value_name = "NAME@VERSION=FILE", required_unless_present = "bundles")]
     pub(super) artefacts: Vec<Addition>,
+    /// A bundle, as `nodestrap render --format bundle` writes it (repeatable), in place of artefacts: it is stored under the name
+    /// by which user data leads to it.
+    #[arg(long = "bundle", value_name = "FILE", conflicts_with_all = ["artefacts", "key", "unsigned", "out"])]
+    pub(super) bundles: Vec<PathBuf>,
     /// What the machines are made of, for which these artefacts are.
     #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", value_parser = parse_word::<Architecture>)]
     pub(super) architecture: Architecture,
@@ -26,7 +30,7 @@ pub(crate) struct PublishArguments {
     #[arg(long, value_name = "ROLE", value_parser = parse_word::<Role>)]
     pub(super) role: Option<Role>,
     /// The secret OpenPGP key that signs the manifest, as `gpg --export-secret-keys` writes it.
-    #[arg(long, value_name = "FILE", required_unless_present = "unsigned")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["unsigned", "bundles"])]
     pub(super) key: Option<PathBuf>,
     /// A file with the passphrase of the key, if it has one.
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -89,6 +93,9 @@ pub(crate) struct StoreArguments {
     /// The bucket stands in the path, not in the name of the host.
     #[arg(long)]
     pub(super) s3_path_style: bool,
+    /// Authorities (PEM) by which the service may be known, besides those of this machine.
+    #[arg(long, value_name = "FILE")]
+    pub(super) s3_certificate_authority: Option<PathBuf>,
 }
 
 /// `NAME@VERSION=FILE`.

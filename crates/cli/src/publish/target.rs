@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::outcome::{Code, Failure, OrFail};
 use crate::pki::files::now;
 use crate::publish::args::StoreArguments;
+use crate::publish::read_input;
 
 /// Everybody may read a store: what is secret does not belong there.
 const FOLDER_MODE: u32 = 0o755;
@@ -30,7 +31,7 @@ const DEEPEST: usize = 4;
 
 pub(super) enum Target {
     Folder { disk: RootedDisk, path: PathBuf },
-    Bucket { place: String, settings: S3Settings, credentials: Credentials },
+    Bucket { place: String, settings: S3Settings, credentials: Credentials, authorities: Option<String> },
 }
 
 /// What bytes are known by.
@@ -87,6 +88,7 @@ impl Target {
                 secret_key: Secret::new(variable("AWS_SECRET_ACCESS_KEY")?),
                 session_token: std::env::var("AWS_SESSION_TOKEN").ok().map(Secret::new),
             },
+            authorities: arguments.s3_certificate_authority.as_deref().map(read_authorities).transpose()?,
         })
     }
 
@@ -177,10 +179,10 @@ impl Target {
         }
     }
 
-    /// A small document, which replaces the one that is there.
-    pub(super) fn put(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    /// A small document, which replaces the one that is there; `mode` is for folders.
+    pub(super) fn put(&self, name: &str, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
         match self {
-            Self::Folder { disk, .. } => Ok(files::write_durable(disk, &inside(name), FILE_MODE, bytes, None)?),
+            Self::Folder { disk, .. } => Ok(files::write_durable(disk, &inside(name), mode, bytes, None)?),
             Self::Bucket { .. } => {
                 let open = || Ok(Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn Read + Send>);
                 self.upload(name, &Known::of(bytes), &open)
@@ -234,11 +236,18 @@ impl Target {
     }
 
     fn in_bucket<T>(&self, ask: impl FnOnce(&Bucket<'_>) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let Self::Bucket { settings, credentials, .. } = self else { anyhow::bail!("this store is no bucket") };
+        let Self::Bucket { settings, credentials, authorities, .. } = self else {
+            anyhow::bail!("this store is no bucket")
+        };
         let s3 = S3 { settings, credentials: Some(credentials), now: &now };
-        let network = Network { s3: Some(s3), ..Network::default() };
+        let network = Network { authorities: authorities.as_deref(), s3: Some(s3), ..Network::default() };
         ask(&Bucket { network, patience: Patience::of_download(OVERALL), random: &random_u64 })
     }
+}
+
+fn read_authorities(path: &Path) -> Result<String, Failure> {
+    let shown = path.display().to_string();
+    String::from_utf8(read_input(path)?).with_context(|| format!("{shown:?} is no PEM")).or_fail(Code::WrongInput)
 }
 
 fn variable(name: &str) -> Result<String, Failure> {

@@ -5,6 +5,7 @@
 mod support;
 
 mod apply;
+mod bucket;
 mod busy;
 mod gate;
 mod needs_a_person;

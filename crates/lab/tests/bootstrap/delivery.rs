@@ -2,8 +2,12 @@
 
 use anyhow::Result;
 use lab::consumers::IgnitionSpec;
-use lab::flow::{bare_node, download_site, downloaded_from, ignition_node, incompressible_text, published_paths};
-use lab::{Lab, LabOptions, Node, WorkerSpec};
+use lab::flow::{
+    PrivateBucket, bare_node, download_site, downloaded_from, eks_instance, ignition_node, incompressible_text,
+    published_paths,
+};
+use lab::metadata::Instance;
+use lab::{Lab, LabOptions, Node, Patch, WorkerSpec};
 
 use crate::support::{GATE, PATIENCE, damage_gate, exists, lab, node, nodestrap, user_data, wait_ready_in_this_boot};
 
@@ -146,4 +150,59 @@ fn a_stub_fetches_its_bundle_from_the_store_that_has_the_right_one_and_never_aga
     // And when there is something to do again: the copy that was kept serves for it.
     damage_gate(&machine, GATE).expect("mended without a store");
     expect_ready_status(&machine, "/usr/bin/nodestrap");
+}
+
+/// An image for AWS; a container shows no firmware that would say so.
+fn say_aws(root: &std::path::Path) -> Result<()> {
+    std::fs::create_dir_all(root.join("etc/nodestrap"))?;
+    Ok(std::fs::write(root.join("etc/nodestrap/platform"), "aws\n")?)
+}
+
+#[test]
+fn a_bare_machine_that_is_given_a_role_gets_its_bundle_and_its_programs_from_a_private_bucket() {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let bucket = PrivateBucket::start(&lab).expect("a bucket");
+    let release = lab.release(Patch::Newest).expect("a release");
+    bucket.publish_release(&nodestrap(), &release).unwrap_or_else(|error| panic!("{error:#}"));
+    let spec = bucket.spec(&lab, Patch::Newest, "/etc/large").expect("a spec");
+    let render = |arguments: &[&str]| spec.render(&nodestrap(), arguments).unwrap_or_else(|error| panic!("{error:#}"));
+    let stub = render(&[]);
+    assert!(stub.bytes.len() <= 16 * 1024, "{} bytes", stub.bytes.len());
+    assert!(stub.remarks.contains("nodestrap publish s3://nodes/bundles --bundle FILE"), "{}", stub.remarks);
+    let bundle = render(&["--format", "bundle"]).bytes;
+    bucket.publish_bundle(&nodestrap(), &bundle).unwrap_or_else(|error| panic!("{error:#}"));
+
+    let options = node("n1", &stub.bytes).bare().before_boot(say_aws).not_started();
+    let options = options.container_image(lab.kube_proxy_image().expect("an image"));
+    let machine = lab.add_node(options).expect("a node");
+    let instance = eks_instance(&machine, "m5.large");
+    let without_role = lab.start_metadata_service("n1", instance.clone()).expect("a metadata service");
+    machine.start().expect("the node boots");
+    machine
+        .wait_until("the node says what it lacks", PATIENCE, |node| {
+            Ok(node.journal(UNIT).contains("give the instance a role that may read the bucket"))
+        })
+        .expect("it waits for a role");
+    assert!(!exists(&machine, "/etc/kubernetes").expect("test runs"), "nothing is touched");
+    let reads = |log: &str| log.lines().filter(|line| line.contains("GET") && line.contains("/nodes/bundles/")).count();
+    assert_eq!(reads(&bucket.store.log()), 0, "nobody asks without a signature:\n{}", bucket.store.log());
+
+    drop(without_role);
+    let instance = Instance { role: Some(bucket.role.clone()), ..instance };
+    let _service = lab.start_metadata_service("n1", instance).expect("a metadata service");
+    lab.wait_node_ready("n1", PATIENCE).expect("Ready");
+    machine.wait_booted(PATIENCE).expect("no unit failed");
+    expect_ready_status(&machine, "/usr/bin/nodestrap");
+    assert!(machine.read_file(BUNDLE).expect("the stub").contains("BundleReference"));
+    assert_eq!(machine.read_file("/etc/large").expect("the file"), incompressible_text());
+    lab.service_answers("echo", &machine).expect("a pod that the scheduler assigned answers by its service");
+    let log = bucket.store.log();
+    assert_eq!(reads(&log), 1, "once and never again:\n{log}");
+    for part in ["/nodes/programs/kubelet/", "/nodes/programs/containerd/"] {
+        assert!(log.contains(part), "{part} was not read from the bucket:\n{log}");
+    }
+    // They were good for hours, and lie nowhere.
+    let found = machine.exec(&["grep", "-rlsF", &bucket.role.secret_key, "/etc", "/var", "/run", "/opt"]);
+    let found = String::from_utf8_lossy(&found.expect("grep runs").stdout).into_owned();
+    assert!(found.is_empty(), "the secret key of the role lies in {found}");
 }

@@ -1,18 +1,15 @@
 //! Artefacts from where a bundle says that they are: mirrors, buckets, folders of the machine.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use bundle::{Artefact, Downloads, S3 as StoreOfBundle, S3Credentials};
+use bundle::{Artefact, Downloads};
 use engine::{ErrorClass, StepError};
-use fetch::{
-    Credentials, Digest, DigestError, Download, FetchError, Network, Notice, Patience, Proxy, S3, S3Settings, Secret,
-    Sink, Slowest, Style,
-};
+use fetch::{Digest, DigestError, Download, FetchError, Network, Notice, Patience, Proxy, Sink, Slowest};
 use host::disk::Disk;
-use host::machine::{LinuxClock, random_u64};
+use host::machine::random_u64;
 
 use super::{Artefacts, Order, sink_error};
+use crate::buckets::{BucketError, Buckets};
 use crate::failure::chain;
 use crate::platform::PlatformSource;
 
@@ -40,26 +37,6 @@ impl NetworkArtefacts {
         let is_in_node = |path: &str| self.node.stat(std::path::Path::new(path)).is_ok_and(|found| found.is_some());
         if paths.any(is_in_node) { self.node.as_ref() } else { self.here.as_ref() }
     }
-
-    fn credentials(&self, store: &StoreOfBundle, tell: &dyn Fn(String)) -> Result<Option<Credentials>, StepError> {
-        match &store.credentials {
-            S3Credentials::Key { access_key, secret_key, session_token } => Ok(Some(Credentials {
-                access_key: access_key.clone(),
-                secret_key: Secret::new(secret_key.expose()),
-                session_token: session_token.as_ref().map(|token| Secret::new(token.expose())),
-            })),
-            S3Credentials::InstanceRole {} => {
-                let found = self.platform.role_credentials(&|line| tell(line.to_owned())).map_err(|error| {
-                    let class = if error.may_pass() { ErrorClass::Transient } else { ErrorClass::NeedsOperator };
-                    StepError::new(class, format!("the credentials of the instance role: {}", chain(&error)))
-                })?;
-                found.map(Some).ok_or_else(|| {
-                    StepError::needs_operator("the store is opened by the instance role, and this machine has none")
-                        .with_advice("give the instance a role that may read the bucket, or put a key into the spec")
-                })
-            }
-        }
-    }
 }
 
 impl Artefacts for NetworkArtefacts {
@@ -74,10 +51,9 @@ impl Artefacts for NetworkArtefacts {
         let proxy = proxy.as_ref().map(|url| Proxy::new(url.expose(), no_proxy)).transpose();
         let proxy = proxy.map_err(|error| fetch_error(&error))?;
         let needs_store = artefact.places.iter().any(|place| place.starts_with(S3_SCHEME));
-        let store = s3.as_ref().filter(|_| needs_store);
-        let settings = store.map(settings);
-        let credentials = store.map(|store| self.credentials(store, tell)).transpose()?.flatten();
-        let now = || SystemTime::UNIX_EPOCH + Duration::from_millis(LinuxClock::new().now_ms());
+        let open = |place| Buckets::open(place, &self.platform, &|line| tell(line.to_owned()));
+        let buckets = s3.as_ref().filter(|_| needs_store).map(open).transpose();
+        let buckets = buckets.map_err(|error| bucket_error(&error))?;
         let told = std::cell::Cell::new(0);
         let request = Download {
             what,
@@ -89,7 +65,7 @@ impl Artefacts for NetworkArtefacts {
             network: Network {
                 authorities: certificate_authorities.as_deref(),
                 proxy: proxy.as_ref(),
-                s3: settings.as_ref().map(|settings| S3 { settings, credentials: credentials.as_ref(), now: &now }),
+                s3: buckets.as_ref().map(Buckets::s3),
                 disk: Some(self.disk_with(artefact)),
             },
             patience: Patience::of_download(*patience),
@@ -110,12 +86,8 @@ impl Artefacts for NetworkArtefacts {
     }
 }
 
-fn settings(store: &StoreOfBundle) -> S3Settings {
-    S3Settings {
-        region: store.region.clone(),
-        endpoint: store.endpoint.clone(),
-        style: if store.path_style { Style::Path } else { Style::Host },
-    }
+fn bucket_error(error: &BucketError) -> StepError {
+    StepError::new(error.class(), chain(error))
 }
 
 /// The error says itself what to do.

@@ -19,7 +19,7 @@ mod mime;
 
 use std::fmt;
 
-use bundle::{Bundle, Digest, File, Stub, UserDataPart, is_lower_hex, validate_url};
+use bundle::{Bundle, Digest, File, S3, Stub, UserDataPart, is_lower_hex, validate_url};
 
 use crate::error::RenderError;
 
@@ -87,6 +87,8 @@ pub struct Store {
     pub urls: Vec<String>,
     /// PEM, for `https`; `None`: what the machine trusts already.
     pub certificate_authorities: Option<String>,
+    /// For those in buckets.
+    pub s3: Option<S3>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +142,7 @@ pub fn user_data(format: Format, delivery: &Delivery<'_>) -> Result<UserData, Re
     let Some(store) = delivery.store else {
         return Err(too_large(delivery, limit, &whole, &delivery.bundle.files));
     };
-    let stub = Stub::new(delivery.bundle, &store.urls, store.certificate_authorities.as_deref())
+    let stub = Stub::new(delivery.bundle, &store.urls, store.certificate_authorities.as_deref(), store.s3.as_ref())
         .map_err(|source| RenderError::Stub { source })?;
     let json = stub.to_json();
     let small = assemble(format, delivery, &digest, json.as_bytes(), Carries::Stub(stub))?;

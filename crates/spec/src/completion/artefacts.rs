@@ -31,7 +31,7 @@ pub(super) fn complete_artefacts(spec: &Setting<ArtefactsSpec>, check: &Check<'_
     artefacts
 }
 
-fn complete_s3(spec: &S3Spec, check: &Check<'_>) -> CompleteS3 {
+pub(super) fn complete_s3(spec: &S3Spec, check: &Check<'_>) -> CompleteS3 {
     let credentials = or_default(&spec.credentials, || S3Credentials::InstanceRole, "no key lies on the nodes");
     if let Some(endpoint) = spec.endpoint.as_ref().filter(|url| syntax::is_read_on_the_way(url.value.as_str())) {
         let has_token = !matches!(&credentials.value, S3Credentials::Key { session_token: None, .. });
@@ -74,13 +74,13 @@ fn check_stores(artefacts: &CompleteArtefacts, s3: Option<&Origin>, check: &Chec
                 "write https://…; digests keep it from being changed",
             );
         }
-        if url.starts_with("s3://") && s3.is_none() {
+        if store.is_bucket() && s3.is_none() {
             check.report(Some(origin), NO_S3, S3_SETTINGS);
         }
     }
     // Places of the manifest may be in buckets, too.
     if let Some(origin) = s3
-        && !stores.iter().any(|(store, _)| store.as_str().starts_with("s3://"))
+        && !stores.iter().any(|(store, _)| store.is_bucket())
         && !artefacts.manifest.value.text().contains("s3://")
     {
         check.report(Some(origin), "nothing is in a bucket", "remove s3, or write store: s3://BUCKET/FOLDER");

@@ -74,7 +74,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         hooks: or_default(&spec.hooks, Vec::new, NONE),
         units: or_default(&spec.units, Vec::new, NONE),
         additional_user_data: or_default(&spec.additional_user_data, Vec::new, NONE),
-        delivery: delivery_defaults(&spec.delivery),
+        delivery: delivery_defaults(&spec.delivery, check),
         report: super::report::complete_report(&spec.report, check),
         pki: CompletePki { folder: spec.pki.folder.clone() },
         kube_apiserver: control_plane::complete_apiserver(&parts, check),
@@ -114,7 +114,7 @@ pub(super) fn check_lists(spec: &ClusterSpec, check: &Check<'_>) {
 }
 
 /// As the user wrote it: what is left out is decided by group.
-fn delivery_defaults(spec: &DeliveryDefaultsSpec) -> DeliveryDefaults {
+fn delivery_defaults(spec: &DeliveryDefaultsSpec, check: &Check<'_>) -> DeliveryDefaults {
     DeliveryDefaults {
         format: spec.format.clone(),
         compression: spec.compression.clone(),
@@ -128,6 +128,7 @@ fn delivery_defaults(spec: &DeliveryDefaultsSpec) -> DeliveryDefaults {
         store: StoreDefaults {
             urls: spec.store.urls.clone(),
             certificate_authority: spec.store.certificate_authority.clone(),
+            s3: spec.store.s3.as_ref().map(|s3| artefacts::complete_s3(&s3.value, check)),
         },
     }
 }

@@ -1,10 +1,10 @@
 //! How what a node receives reaches it.
 
 use super::os::Traits;
-use super::{Check, default, derived, from, ours};
+use super::{Check, artefacts, default, derived, from, ours};
 use crate::complete::{
-    CompleteDelivery, CompleteNodestrap, CompleteStore, DeliveryDefaults, DeliverySpec, NodestrapDefaults,
-    NodestrapSpec,
+    CompleteDelivery, CompleteNodestrap, CompleteS3, CompleteStore, DeliveryDefaults, DeliverySpec, NodestrapDefaults,
+    NodestrapSpec, StoreDefaults, StoreSpec,
 };
 use crate::items::AdditionalUserData;
 use crate::origin::{Origin, Setting};
@@ -60,10 +60,29 @@ pub(super) fn complete_delivery(
                 &cluster.store.certificate_authority,
                 "cluster.delivery.store.certificateAuthority",
             ),
+            s3: complete_s3(&spec.store, &cluster.store, check),
         },
         nodestrap,
         format,
     }
+}
+
+/// A bucket is opened by what stands beside its region, so nothing of the cluster's is mixed in.
+fn complete_s3(spec: &StoreSpec, cluster: &StoreDefaults, check: &Check<'_>) -> Option<CompleteS3> {
+    fn of_cluster<T: Clone>(setting: &Setting<T>, field: &str) -> Setting<T> {
+        let path = format!("cluster.delivery.store.s3.{field}");
+        derived(setting.value.clone(), from(&path), "what the cluster says")
+    }
+    if let Some(own) = &spec.s3 {
+        return Some(artefacts::complete_s3(&own.value, check));
+    }
+    let CompleteS3 { region, endpoint, path_style, credentials } = cluster.s3.as_ref()?;
+    Some(CompleteS3 {
+        region: of_cluster(region, "region"),
+        endpoint: endpoint.as_ref().map(|endpoint| of_cluster(endpoint, "endpoint")),
+        path_style: of_cluster(path_style, "pathStyle"),
+        credentials: of_cluster(credentials, "credentials"),
+    })
 }
 
 fn complete_nodestrap(

@@ -104,8 +104,14 @@ pub(super) fn complete_group(
         program("the container runtime", &container_runtime.binary, !components.is_tree(bundle::Component::Containerd)),
     ];
     lists::check_programs(&file_assets.files.value, &programs, check);
-    let urls = spec.delivery.store.urls.as_ref().or(cluster.delivery.store.urls.as_ref());
-    secrets::check_store(urls, secrets::held(cluster, role.value, &file_assets.files.value), check);
+    let written = secrets::Store {
+        urls: spec.delivery.store.urls.as_ref().or(cluster.delivery.store.urls.as_ref()),
+        s3: match spec.delivery.store.s3 {
+            Some(_) => delivery.store.s3.as_ref(),
+            None => cluster.delivery.store.s3.as_ref(),
+        },
+    };
+    secrets::check_store(&written, secrets::held(cluster, role.value, &file_assets.files.value), check);
     CompleteGroup {
         sysctls: complete_sysctls(spec, cluster, &here),
         kernel_modules: complete_modules(spec, cluster, &here),

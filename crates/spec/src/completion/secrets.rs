@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::artefacts::S3Credentials;
-use crate::complete::CompleteCluster;
+use crate::complete::{CompleteCluster, CompleteS3};
 use crate::items::FileAsset;
 use crate::origin::Setting;
 use crate::syntax;
@@ -24,36 +24,65 @@ pub(super) fn held(cluster: &CompleteCluster, role: Role, files: &[FileAsset]) -
         .or(has("the key of the artefacts' bucket", has_key))
 }
 
-pub(super) fn check_store(urls: Option<&Setting<Vec<StoreUrl>>>, secret: Option<&str>, check: &Check<'_>) {
-    let Some(urls) = urls else { return };
+/// Where bundles lie, where the user says so.
+pub(super) struct Store<'a> {
+    pub(super) urls: Option<&'a Setting<Vec<StoreUrl>>>,
+    pub(super) s3: Option<&'a CompleteS3>,
+}
+
+pub(super) fn check_store(store: &Store<'_>, secret: Option<&str>, check: &Check<'_>) {
+    let Some(urls) = store.urls else { return };
     for url in &urls.value {
-        let scheme = url.as_str().split_once(':').map_or("", |(scheme, _)| scheme);
-        if !["http", "https"].contains(&scheme) {
+        if url.as_str().starts_with("file:") {
             check.report(
                 Some(&urls.origin),
-                format!("nodes cannot fetch their bundle from {scheme}:// yet"),
-                "write https://…; buckets are for artefacts only",
+                "a store of bundles is reached over https or is a bucket, and no folder of the node",
+                "write https://… or s3://BUCKET/FOLDER; an image that has its bundle needs no store",
             );
             return;
         }
+    }
+    if urls.value.iter().any(StoreUrl::is_bucket) {
+        check_bucket(urls, store.s3, secret, check);
     }
     let Some(secret) = secret else { return };
     for url in &urls.value {
         // A signature in an address is refused where it is used; until then it is nobody's to read.
         let url = url.as_str().split('?').next().unwrap_or_default();
         if syntax::is_read_on_the_way(url) {
-            check.report(
-                Some(&urls.origin),
-                format!("the bundle holds {secret}, which \"{url}\" would send in the clear"),
-                "write https://…; certificateAuthority beside it names an authority that the image does not trust",
-            );
+            check.report(Some(&urls.origin), in_the_clear(secret, url), WRITE_HTTPS);
         } else if url.starts_with("https://") {
             check.warn(
                 Some(&urls.origin),
                 format!("\"{url}\" gives the bundle, with {secret}, to whoever reaches it and knows the digest"),
-                "stores take no credentials yet: let only the machines reach it, and use tokens that expire",
+                "let only the machines reach it and use tokens that expire, or take a bucket: s3://BUCKET/FOLDER",
             );
         }
+    }
+}
+
+const WRITE_HTTPS: &str =
+    "write https://…; certificateAuthority beside it names an authority that the image does not trust";
+
+fn in_the_clear(secret: &str, url: &str) -> String {
+    format!("the bundle holds {secret}, which \"{url}\" would send in the clear")
+}
+
+fn check_bucket(urls: &Setting<Vec<StoreUrl>>, s3: Option<&CompleteS3>, secret: Option<&str>, check: &Check<'_>) {
+    let Some(s3) = s3 else {
+        check.report(Some(&urls.origin), "for bundles in a bucket the region is needed", "write s3: {region: …} too");
+        return;
+    };
+    let endpoint = s3.endpoint.as_ref().filter(|endpoint| syntax::is_read_on_the_way(endpoint.value.as_str()));
+    if let (Some(endpoint), Some(secret)) = (endpoint, secret) {
+        check.report(Some(&endpoint.origin), in_the_clear(secret, endpoint.value.as_str()), WRITE_HTTPS);
+    }
+    if matches!(s3.credentials.value, S3Credentials::Key { .. }) {
+        check.warn(
+            Some(&s3.credentials.origin),
+            "user data carries this key, and everything on a machine that can ask for user data can read it",
+            "write instance-role where machines have one, or give the key the right to read these bundles and no other",
+        );
     }
 }
 
