@@ -38,6 +38,7 @@ test: setup lint unit booted
 soak: export NODESTRAP_SEEDS = 100000
 soak: export NODESTRAP_WALKS = 100000
 soak: export NODESTRAP_BOOTED_WALKS = 20
+soak: export NODESTRAP_INTERRUPTIONS = 10
 soak: test
 	scripts/reproduce
 

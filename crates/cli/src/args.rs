@@ -112,7 +112,8 @@ pub(crate) enum Command {
     /// Wait for this node's pod ranges and write its CNI configuration (run by nodestrap-network.service).
     #[command(hide = true)]
     Network(RootArguments),
-    /// Take the bootstrap credentials away once the kubelet has its own (run by nodestrap-spend-credentials.service).
+    /// Take away the bootstrap credentials once the kubelet has its own, and older programs once it is Ready with the new ones
+    /// (run by nodestrap-spend-credentials.service).
     #[command(hide = true)]
     SpendCredentials(RootArguments),
     /// Print the JSON schema of a spec, for editors.

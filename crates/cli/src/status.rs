@@ -109,7 +109,7 @@ fn ask_about_node(host: &NodeHost, bundle: &Bundle, status: &mut Status) -> Opti
     };
     let name = host.node_name(bundle.join.node_name.as_deref()).ok()?;
     match ask(cluster::node_condition(&access, &name, QUESTION_DEADLINE)) {
-        Ok(NodeCondition::Ready) => Some("Ready".to_owned()),
+        Ok(NodeCondition::Ready { .. }) => Some("Ready".to_owned()),
         Ok(NodeCondition::NotReady { reason }) => {
             status.blocked = Some(Blocked {
                 by: "node".to_owned(),

@@ -10,7 +10,10 @@ use crate::client::{ClusterError, client_for};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeCondition {
-    Ready,
+    Ready {
+        /// When the kubelet said so last, in seconds since 1970 by its own clock.
+        heard_at: Option<i64>,
+    },
     NotReady {
         reason: String,
     },
@@ -35,7 +38,9 @@ fn condition_of(node: &Node) -> NodeCondition {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.and_then(|all| all.iter().find(|condition| condition.type_ == "Ready"));
     match ready {
-        Some(ready) if ready.status == "True" => NodeCondition::Ready,
+        Some(ready) if ready.status == "True" => {
+            NodeCondition::Ready { heard_at: ready.last_heartbeat_time.as_ref().map(|time| time.0.as_second()) }
+        }
         Some(ready) => {
             let message = ready.message.clone().unwrap_or_else(|| "no reason given".to_owned());
             NodeCondition::NotReady { reason: message }

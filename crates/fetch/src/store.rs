@@ -82,6 +82,14 @@ pub enum Reception<'a> {
     Busy,
 }
 
+/// What nobody needs any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surplus {
+    pub objects: Vec<Wanted>,
+    /// Interrupted downloads.
+    pub partial: Vec<Digest>,
+}
+
 /// What garbage collection took away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
@@ -148,11 +156,24 @@ impl<'a> Store<'a> {
         Ok(found)
     }
 
+    /// What [`Store::collect`] would remove. Reads only.
+    pub fn surplus(&self, keep: &[Digest]) -> Result<Surplus, StoreError> {
+        let objects = self.list()?;
+        let names = self.disk.list(&self.folder.join(STAGING))?;
+        let interrupted = names.iter().filter_map(|name| name.replacen('-', ":", 1).parse().ok());
+        let is_surplus =
+            |digest: &Digest| !keep.contains(digest) || objects.iter().any(|object| object.digest == *digest);
+        let mut partial: Vec<Digest> = interrupted.filter(is_surplus).collect();
+        partial.sort();
+        let objects = objects.into_iter().filter(|object| !keep.contains(&object.digest)).collect();
+        Ok(Surplus { objects, partial })
+    }
+
     /// Removes all objects but those, and interrupted downloads that nobody will resume. What is being fetched is left alone.
     pub fn collect(&self, keep: &[Digest]) -> Result<Collected, StoreError> {
         let mut collected = Collected::default();
-        let objects = self.list()?;
-        for object in objects.iter().filter(|object| !keep.contains(&object.digest)) {
+        let Surplus { objects, partial } = self.surplus(keep)?;
+        for object in &objects {
             let Some(lock) = self.lock(&object.digest)? else { continue };
             if self.disk.remove(&self.object(&object.digest))? {
                 collected.objects.push(object.digest);
@@ -160,12 +181,7 @@ impl<'a> Store<'a> {
             }
             self.release_empty(&object.digest, lock)?;
         }
-        for name in self.disk.list(&self.folder.join(STAGING))? {
-            let Ok(digest) = name.replacen('-', ":", 1).parse() else { continue };
-            let is_whole = objects.iter().any(|object| object.digest == digest);
-            if keep.contains(&digest) && !is_whole {
-                continue;
-            }
+        for digest in partial {
             let Some(_lock) = self.lock(&digest)? else { continue };
             let partial = self.partial(&digest);
             let size = self.disk.stat(&partial)?.map_or(0, |stat| stat.size);
@@ -174,7 +190,6 @@ impl<'a> Store<'a> {
                 collected.space += size;
             }
         }
-        collected.partial.sort();
         Ok(collected)
     }
 

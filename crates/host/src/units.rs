@@ -148,6 +148,10 @@ pub trait Units: Send + Sync {
     fn reboot(&self) -> Result<(), UnitError>;
     /// Whether a time client, whichever it is, has set the clock of this machine; `None` where nobody can tell.
     fn is_clock_synchronised(&self) -> Option<bool>;
+    /// Whether an active unit is processes, which may end by themselves.
+    fn run_processes(&self) -> bool {
+        true
+    }
     /// What stands behind this: shown to people when it is not a real service manager.
     fn describe(&self) -> &'static str;
 }

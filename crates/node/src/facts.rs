@@ -20,6 +20,7 @@ use crate::kubeconfig::read_access;
 use crate::ownership;
 use crate::platform::PlatformError;
 use crate::resource::gate;
+use crate::resource::tree::retire;
 use crate::session::NodeHost;
 
 /// Local files answer in microseconds; a disk that needs longer than this is the fault to report.
@@ -52,6 +53,9 @@ pub struct Facts {
     /// What this node was last complete as; `None` if it never was, or by a release that kept no record of it.
     #[serde(skip)]
     pub complete: Option<Complete>,
+    /// An earlier bundle brought programs, and some of them, or of what was fetched for them, is still here.
+    #[serde(skip)]
+    pub has_programs: bool,
     /// The platform's own name for this machine; empty on metal.
     pub platform: Fact<String>,
     pub instance_id: Fact<String>,
@@ -172,7 +176,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let mut disk = Questions::of(&host.disk);
     let past = disk.ask("the last complete state", |disk| {
         let gate = gate::observe_any(disk.as_ref())?.machine().map(str::to_owned);
-        Ok((complete::load(disk.as_ref())?, gate))
+        Ok((complete::load(disk.as_ref())?, gate, retire::has_any(disk.as_ref())?))
     });
     disk.begin();
     let mut platform = Questions::of(&host.platform);
@@ -197,7 +201,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
 
     let said = said.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
     let Metadata { platform, instance_id, instance_type, local_ipv4, region, zone } = said;
-    let (identity, (complete, gate)) = (identity.wait()?, past.wait()?);
+    let (identity, (complete, gate, has_programs)) = (identity.wait()?, past.wait()?);
     let known_as = complete::known_as(&identity, complete.as_ref(), gate.as_deref());
     let id = |id: Option<String>, source: &str| Fact { value: id.unwrap_or_default(), source: source.to_owned() };
     Ok(Facts {
@@ -207,6 +211,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
         product_uuid: id(identity.product_uuid, PRODUCT_UUID_PATH),
         known_as,
         complete,
+        has_programs,
         platform: platform.into(),
         instance_id: instance_id.into(),
         instance_type: instance_type.into(),

@@ -55,6 +55,8 @@ pub use resource::Ownership;
 pub use resource::file::{PlannedFile, SAVED_FOLDER};
 pub use resource::gate::{GateState, is_any_open as is_gate_open, observe as observe_gate};
 pub use resource::tree::PlannedTree;
+pub use resource::tree::retire::{Outdated, find_outdated, retire_outdated};
+pub use resource::tree::steady::wait_for_kubelet;
 pub use session::{
     Adopt, Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
     apply_delivery, apply_prepared, load_events, prepare, preview,

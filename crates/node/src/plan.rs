@@ -89,7 +89,7 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
     let mut before_gate = steps.start_units();
     steps.settle_machine(&mut before_gate);
     before_gate.push(CREDENTIALS_STEP.to_owned());
-    steps.open_gate(&before_gate);
+    steps.open_gate(&before_gate, facts);
     Plan::new(inputs(bundle, facts), steps.steps)
 }
 
@@ -296,7 +296,7 @@ impl Sequence<'_> {
         before_gate.extend([CLOCK_STEP, "reboot-if-required"].map(str::to_owned));
     }
 
-    fn open_gate(&mut self, before_gate: &[String]) {
+    fn open_gate(&mut self, before_gate: &[String], facts: &Facts) {
         let open = gate::Action::OpenGate { path: self.bundle.gate.path.to_string(), environment: self.gate.clone() };
         self.add_barrier("open-gate", before_gate, FILES_DEADLINE, Action::Gate(open));
         let mut released = Vec::new();
@@ -309,7 +309,8 @@ impl Sequence<'_> {
             let release = unit::Action::ReleaseUnit { unit: unit.clone() };
             released.push(self.add_unit("release", &unit, &["open-gate"], release));
         }
-        if !self.bundle.trees.is_empty() {
+        // Of a bundle that brings none, only where an earlier one did.
+        if !self.bundle.trees.is_empty() || facts.has_programs {
             let retire = Action::Tree(tree::Action::RetireTrees { trees: self.trees() });
             self.add("retire-trees", &released, RETIRE_DEADLINE, retire);
         }

@@ -6,7 +6,7 @@
 //!
 //! | | a reason to stop | a remark |
 //! |---|---|---|
-//! | kubelet | `mount` or `umount` is missing: every volume of a pod needs them | neither `iptables` nor `nft`; no `conntrack` |
+//! | kubelet | `mount` or `umount` is missing: every volume of a pod needs them | neither `iptables` nor `nft`: only pods with a `hostPort` miss them (the plug-in `portmap` runs them); no `conntrack`: only a kube-proxy that runs without its image misses it |
 //! | containerd | the kernel has no `overlay` | |
 //! | modules that the bundle has loaded | neither loaded, nor built in, nor among those of this kernel | |
 //! | all | no room for what is to be fetched and unpacked; a folder where a link shall be | |
@@ -66,8 +66,8 @@ fn add_programs(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Resu
     }
     if !is_in_path(disk, "iptables")? && !is_in_path(disk, "nft")? {
         missing.remarks.push(
-            "there is neither iptables nor nft on this machine: ports of the host that pods ask for lead nowhere, unless \
-             the cluster's network brings its own"
+            "there is neither iptables nor nft on this machine: a pod that asks for a port of the host (hostPort) does not \
+             start, unless the cluster's network brings its own; services need neither, if kube-proxy runs from its image"
                 .to_owned(),
         );
     }

@@ -30,7 +30,6 @@ use crate::plan::{Action, CHECK_STEP, COMMIT_STEP, plan_first_boot};
 use crate::platform::PlatformSource;
 use crate::reset::RESTORE_STEP;
 use crate::resource::snap::planned_snap;
-use crate::resource::tree::retire;
 use crate::resource::{Identity, Node, Ownership, Tools};
 use crate::spending;
 use crate::store::{JournalFile, JournalSnapshot};
@@ -112,6 +111,8 @@ pub enum SessionError {
     Forget(#[source] FileError),
     #[error("the bootstrap credentials cannot be taken away")]
     Spend(#[source] FileError),
+    #[error("older versions of programs cannot be taken away")]
+    Retire(#[source] StepError),
     #[error("cannot look at the files of this node")]
     Look(#[source] FileError),
     #[error("cannot look at this node")]
@@ -136,7 +137,7 @@ impl SessionError {
             Self::Busy => ErrorClass::Transient,
             Self::Plan(_) | Self::OtherPlan(_) | Self::NotDelivered(_) => ErrorClass::WrongInput,
             Self::Facts(error) if error.may_pass() => ErrorClass::Transient,
-            Self::Verify(error) => error.class,
+            Self::Verify(error) | Self::Retire(error) => error.class,
             Self::Facts(_)
             | Self::KeepPlatform(_)
             | Self::Lock(_)
@@ -361,10 +362,6 @@ fn converge(
     if matches!(report.outcome, RunOutcome::Done | RunOutcome::NothingToDo) {
         // The node is complete: what cannot be removed or written now is no failure, and the next run tries again.
         let _ = kept::forget_others(host.disk.as_ref(), &bundle);
-        // Where this bundle has trees, a step of the plan did so.
-        if bundle.trees.is_empty() {
-            let _ = retire::retire(host.disk.as_ref(), &[]);
-        }
         let _ = executor.remember_complete();
         // Nor is a copy that came again with what was spent here.
         let _ = spending::spend_again(host.disk.as_ref(), &bundle);

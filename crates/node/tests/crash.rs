@@ -72,6 +72,19 @@ fn a_rerun_does_nothing_at_all() {
 }
 
 #[test]
+fn what_an_interrupted_write_of_any_state_left_is_swept() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+    // Of a file that no release knows yet.
+    let left = Path::new("/var/lib/nodestrap/.of-a-later-release.json.nodestrap-new");
+    node.disk.uncounted().create(left, 0o600, b"{").expect("written");
+    expect_converged(&node.apply(&bundle, 1).expect("runs"), "second");
+    assert!(node.disk.stat(left).expect("readable").is_none());
+    assert_eq!(node.apply(&bundle, 2).expect("runs").outcome, RunOutcome::NothingToDo);
+}
+
+#[test]
 fn ends_in_the_same_tree_after_a_crash_at_every_effect() {
     crash_at_every_effect(&bundle(), 2);
 }

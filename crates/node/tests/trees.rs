@@ -176,6 +176,62 @@ fn the_old_version_stays_until_the_kubelet_runs_with_the_new_one() {
     assert_eq!(names(&node, &kubelet(&new).home()), names(&fresh, &kubelet(&new).home()));
 }
 
+/// In a boot the kubelet starts after the run, so another program has to look whether it is healthy.
+#[test]
+fn what_a_run_left_of_older_versions_is_taken_away_later_unless_a_run_has_failed_since() {
+    let (old, new, newer) = (bundle("1.36.3"), bundle("1.36.4"), bundle("1.36.5"));
+    let node = FakeNode::new(&old);
+    expect_converged(&node.apply(&old, 0).expect("it runs"), "apply");
+    assert!(node::find_outdated(&node.disk).expect("readable").is_none(), "there is one version only");
+    let bootstrap = UnitName(bundle::BOOTSTRAP_UNIT.to_owned());
+    put(&node, &format!("{}/{}", bundle::UNIT_FOLDER, bundle::BOOTSTRAP_UNIT), b"[Service]\nExecStart=/bin/x\n");
+    node.units.set_active(&bootstrap, ActiveState::Activating);
+    expect_converged(&node.apply(&new, 0).expect("it runs"), "the new version");
+    let there = |name: &str| names(&node, &kubelet(&old).home()).iter().any(|one| one == name);
+    assert!(there(&kubelet(&old).name()) && there(&kubelet(&new).name()));
+    let outdated = node::find_outdated(&node.disk).expect("readable").expect("an older version");
+
+    // What a failed run has fetched is not of an earlier version.
+    node.shelf.take_down(&kubelet(&newer).artefact.places[0]);
+    expect_failed(&node.apply(&newer, 0).expect("it runs"), ErrorClass::Transient, "nobody has kubelet 1.36.5");
+    assert!(node::find_outdated(&node.disk).expect("readable").is_none(), "nobody knows what the next run wants");
+    assert_eq!(node::retire_outdated(&node.disk, &outdated).expect("looked"), [""; 0]);
+    assert!(there(&kubelet(&old).name()));
+
+    expect_converged(&node.apply(&new, 0).expect("it runs"), "the new version again");
+    let gone = node::retire_outdated(&node.disk, &outdated).expect("taken away");
+    assert!(gone.contains(&kubelet(&old).folder()), "{gone:?}");
+    let fresh = FakeNode::new(&new);
+    expect_converged(&fresh.apply(&new, 0).expect("it runs"), "a fresh node");
+    assert_eq!(names(&node, &kubelet(&new).home()), names(&fresh, &kubelet(&new).home()));
+    let stored = format!("{STORE_FOLDER}/sha256");
+    assert_eq!(names(&node, &stored), names(&fresh, &stored));
+    assert!(node::find_outdated(&node.disk).expect("readable").is_none(), "all is gone");
+}
+
+#[test]
+fn programs_that_a_bundle_brings_no_more_go_by_a_step_of_its_plan() {
+    let (with, without) = (bundle("1.36.3"), support::bundle());
+    let node = FakeNode::new(&with);
+    let retires = |bundle: &Bundle| {
+        let (_, plan) = node::prepare(&node.host(), bundle).expect("a plan");
+        plan.steps.iter().any(|step| step.id.0 == "retire-trees")
+    };
+    assert!(retires(&with) && !retires(&without), "on a new machine");
+    expect_converged(&node.apply(&with, 0).expect("it runs"), "with programs");
+    assert!(retires(&without), "what is there");
+    let report = node.apply(&without, 0).expect("it runs");
+    expect_converged(&report, "without programs");
+    let step = report.steps.iter().find(|step| step.id.0 == "retire-trees").expect("it is a step");
+    assert_eq!(step.outcome, StepOutcome::Done);
+    let fresh = FakeNode::new(&without);
+    expect_converged(&fresh.apply(&without, 0).expect("it runs"), "a fresh node");
+    assert_eq!(node.tree(), fresh.tree());
+    assert!(names(&node, &format!("{STORE_FOLDER}/sha256")).is_empty());
+    assert!(!retires(&without), "nothing of them is left");
+    assert_eq!(node.apply(&without, 0).expect("it runs").outcome, RunOutcome::NothingToDo);
+}
+
 #[test]
 fn a_damaged_program_shuts_the_gate_and_is_mended_from_the_store_in_the_same_boot() {
     let bundle = bundle("1.36.3");

@@ -180,13 +180,17 @@ fn kubelet_part(
         Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
         Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, Content::from(*text)),
     };
+    let task = match group.components.trees().next().is_some() {
+        true => Some(spending::Task::Programs),
+        false => identity.is_spent_by_joining().then_some(spending::Task::Credentials),
+    };
     let kubelet = KubeletUnit {
         binary: group.kubelet.binary.value.as_str(),
         nodestrap: group.delivery.nodestrap.path.value.as_str(),
         runtime_unit: runtime::unit_name(group.container_runtime.name.value),
         followers: [
             (cluster.networking.pod_network.value == PodNetwork::Bridge).then_some(NETWORK_UNIT),
-            identity.is_spent_by_joining().then_some(SPENDING_UNIT),
+            task.map(|_| SPENDING_UNIT),
         ]
         .into_iter()
         .flatten()
@@ -203,8 +207,8 @@ fn kubelet_part(
     }
     let mut part = Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?] };
     part.add(gate_unit::render(KUBELET_UNIT, kubelet.nodestrap, GATE_PATH)?);
-    if identity.is_spent_by_joining() {
-        part.add(spending::render(KUBELET_UNIT, kubelet.nodestrap)?);
+    if let Some(task) = task {
+        part.add(spending::render(KUBELET_UNIT, kubelet.nodestrap, task)?);
     }
     Ok(part)
 }

@@ -1,4 +1,5 @@
-//! The unit that takes the credentials away with which a node joined, once the kubelet has its own.
+//! The unit that takes the credentials away with which a node joined, once the kubelet has its own, and older versions of
+//! programs, once it is Ready with the new ones.
 
 use bundle::Start;
 
@@ -7,14 +8,26 @@ use crate::error::RenderError;
 use crate::part::{Part, unit, unit_file};
 use crate::unit::{Section, UnitFile, arguments};
 
+/// What there may be to take away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Credentials,
+    /// And credentials, if there are any.
+    Programs,
+}
+
 /// Pulled in by the kubelet's unit: what it waits for, only a kubelet can bring.
 pub(crate) const SPENDING_UNIT: &str = "nodestrap-spend-credentials.service";
 
 /// It has no `[Install]` section because the kubelet's unit wants it.
-pub(crate) fn render(kubelet_unit: &str, nodestrap: &str) -> Result<Part, RenderError> {
+pub(crate) fn render(kubelet_unit: &str, nodestrap: &str, task: Task) -> Result<Part, RenderError> {
+    let description = match task {
+        Task::Credentials => "Take the bootstrap credentials away once the kubelet has its own",
+        Task::Programs => "Take bootstrap credentials and older programs away once the kubelet runs without them",
+    };
     let content = UnitFile::new(vec![
         Section::new("Unit")
-            .text("Description", "Take the bootstrap credentials away once the kubelet has its own")
+            .text("Description", description)
             .words("After", &[kubelet_unit])
             .text("StartLimitIntervalSec", "0"),
         confinement::READER.add_to(

@@ -140,6 +140,10 @@ impl Units for StandInUnits {
         None
     }
 
+    fn run_processes(&self) -> bool {
+        false
+    }
+
     fn describe(&self) -> &'static str {
         "a stand-in that keeps books under the root folder (no service is really started)"
     }

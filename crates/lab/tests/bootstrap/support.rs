@@ -90,9 +90,27 @@ pub(crate) fn status(node: &Node) -> Result<Output> {
 
 /// What nodestrap made, one line a file: mode, owner, digest, path. Times and the journal are left out.
 pub(crate) fn tree(node: &Node) -> Result<String> {
-    let script = "cd / && find etc/kubernetes etc/containerd etc/nodestrap etc/systemd/system etc/cni etc/sysctl.d etc/modules-load.d \
-                  \\( -type f -o -type l \\) | sort | while read -r f; do \
-                  if [ -L \"$f\" ]; then echo \"link $(readlink \"$f\") $f\"; \
-                  else echo \"$(stat -c '%a %u:%g' \"$f\") $(sha256sum < \"$f\" | cut -c1-64) $f\"; fi; done";
-    node.run(&["sh", "-c", script])
+    files_in(
+        node,
+        "etc/kubernetes etc/containerd etc/nodestrap etc/systemd/system etc/cni etc/sysctl.d etc/modules-load.d",
+    )
+}
+
+/// The same of the programs that nodestrap brought, and of what it fetched for them.
+pub(crate) fn programs(node: &Node) -> Result<String> {
+    files_in(node, "opt usr/local/bin var/lib/nodestrap/store")
+}
+
+fn files_in(node: &Node, folders: &str) -> Result<String> {
+    let script = format!(
+        "cd / && find $(ls -d {folders} 2>/dev/null) \\( -type f -o -type l \\) | sort | while read -r f; do \
+         if [ -L \"$f\" ]; then echo \"link $(readlink \"$f\") $f\"; \
+         else echo \"$(stat -c '%a %u:%g' \"$f\") $(sha256sum < \"$f\" | cut -c1-64) $f\"; fi; done"
+    );
+    node.run(&["sh", "-c", &script])
+}
+
+/// What the one who runs the tests says; absent is for the test to decide.
+pub(crate) fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }

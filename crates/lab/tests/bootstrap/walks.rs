@@ -21,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 use bundle::{BUNDLE_PATH, Bundle, Start, TRUST_UNIT, diff_bundles};
 use lab::{Lab, LabOptions, Node, NodeOptions, WorkerSpec};
 
-use crate::support::{GATE, PATIENCE, lab, nodestrap};
+use crate::support::{GATE, PATIENCE, lab, nodestrap, number};
 use seen::{Tree, UnitStates, all_services, invocations, units_of};
 use wishes::Wishes;
 
@@ -206,10 +206,6 @@ fn check_restarts(
         );
     }
     Ok(())
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
 #[test]

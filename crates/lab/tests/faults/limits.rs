@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::machine::{Bundles, Machine, done, said};
+use crate::trees::Store;
 
 /// Much longer than a run takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -118,6 +119,34 @@ fn a_disk_that_is_full_at_any_size_leaves_the_gate_shut_and_gives_its_space_back
 #[test]
 fn a_disk_without_inodes_leaves_the_gate_shut_and_gives_them_back() {
     squeeze_all((0..50).map(Room::Inodes));
+}
+
+#[test]
+fn too_little_room_for_programs_is_said_with_numbers_before_anything_is_fetched() {
+    if !lab::require() {
+        return;
+    }
+    let (folder, store) = (tempfile::tempdir().unwrap(), Store::create());
+    let bundles = store.bundles_with(3_000_000);
+    let disk = SmallDisk::mount(&folder.path().join("small"), "size=10m");
+    let machine = Machine::create(&disk.at, &bundles.first);
+    // Three megabytes to be fetched, and three to be unpacked.
+    let fillers = Room::Bytes(5_500_000).leave(&disk);
+    let before = machine.tree();
+    let output = machine.nodestrap("apply");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("/var/lib/nodestrap/store needs at least 7 MB, and its file system has 6 MB"), "{text}");
+    assert_eq!(machine.tree(), before, "{text}");
+    assert!(!machine.path("/var/lib/nodestrap/store").exists(), "something was fetched: {text}");
+
+    fillers.iter().for_each(|filler| std::fs::remove_file(filler).unwrap());
+    let output = machine.nodestrap("apply");
+    assert!(output.status.success() && machine.gate_is_open(), "{}", said(&output));
+    // What is there needs no room.
+    Room::Bytes(100_000).leave(&disk);
+    let output = machine.nodestrap("apply");
+    assert!(output.status.success() && said(&output).contains("nothing to do"), "{}", said(&output));
 }
 
 /// An apply that strace holds at its n-th call.

@@ -6,3 +6,4 @@ mod limits;
 mod lost;
 mod machine;
 mod recorded;
+mod trees;

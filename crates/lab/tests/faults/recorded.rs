@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::block::{RecordedDisk, Request};
 use crate::machine::{Bundles, GATE, Machine, done, said};
+use crate::trees::Store;
 
 /// How many half-arrived disks are judged for each boundary.
 const SUBSETS: u64 = 3;
@@ -267,12 +268,14 @@ impl Replayed {
     }
 }
 
+/// With programs, so that fetching, unpacking, switching and retiring are in the recording.
 fn replay(system: &FileSystem) {
     if !lab::require() {
         return;
     }
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-    let bundles = Bundles::render();
+    let store = Store::create();
+    let bundles = store.bundles();
     for (name, recording) in ["first boot", "upgrade"].into_iter().zip(record(folder.path(), system, &bundles)) {
         let flushes = recording.requests.iter().filter(|request| matches!(request, Request::Flush)).count();
         let mut tally = Tally::default();

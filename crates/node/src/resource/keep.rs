@@ -12,15 +12,16 @@ use host::files;
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, BEFORE_FOLDER, Before, KEPT_MODE, RECORD_PATH, Record};
-use super::started::STARTED_PATH;
 use super::{Deed, FAMILIES, Node};
 use crate::bundle_source::{BundleSourceError, Delivered, Named, load_bundle};
 use crate::complete;
 use crate::failure::{disk_error, file_error};
 use crate::reset;
 use crate::sealed;
-use crate::spending::SPENT_PATH;
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
+
+/// What interrupted writes left there is nobody else's, whichever file it was to become.
+const OUR_FOLDERS: [&str; 2] = [STATE_FOLDER, BEFORE_FOLDER];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
@@ -120,9 +121,9 @@ fn missing(node: &Node<'_>) -> Result<Option<String>, StepError> {
     if let Some(path) = retakable(disk, &wanted).map_err(|error| disk_error(&error))?.first() {
         return Ok(Some(format!("the copy of {path} is not whole")));
     }
-    for path in [RECORD_PATH, STARTED_PATH, complete::COMPLETE_PATH, SPENT_PATH] {
-        if files::has_leftover(disk, Path::new(path)).map_err(|error| file_error(&error))? {
-            return Ok(Some(format!("{path}: left over by an interrupted run")));
+    for folder in OUR_FOLDERS {
+        if let Some(path) = files::leftovers(disk, Path::new(folder)).map_err(|error| file_error(&error))?.first() {
+            return Ok(Some(format!("{}: left over by an interrupted run", path.display())));
         }
     }
     Ok(None)
@@ -135,7 +136,7 @@ fn keep(node: &Node<'_>) -> Result<(), StepError> {
     let wanted = extend(node, &known.clone().unwrap_or_default())?;
     let in_doubt = node.is_in_doubt()?;
     let write = || {
-        for folder in [STATE_FOLDER, BEFORE_FOLDER] {
+        for folder in OUR_FOLDERS {
             disk.make_folder(Path::new(folder), STATE_FOLDER_MODE)?;
             files::remove_leftovers(disk, Path::new(folder))?;
         }

@@ -9,6 +9,7 @@
 
 pub(crate) mod links;
 pub(crate) mod retire;
+pub(crate) mod steady;
 pub(crate) mod whole;
 
 use std::path::{Path, PathBuf};
@@ -16,18 +17,17 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use bundle::resource::tree::{State, compare};
-use bundle::{ArtefactForm, BOOTSTRAP_UNIT, Component, TREES_FOLDER, Tree, TreeDigest, home};
+use bundle::{ArtefactForm, Component, TREES_FOLDER, Tree, TreeDigest, home};
 use engine::{Condition, History, StepContext, StepError};
 use fetch::unpack::{EntryKind, Form, Limits, Listing, UnpackError, unpack};
 use host::disk::DiskError;
+use host::doubt;
 use host::files::{self, FileError};
-use host::units::ActiveState;
-use host::{doubt, units};
 use serde::{Deserialize, Serialize};
 
 use super::file::FILES_DEADLINE;
 use super::record::{RECORD_PATH, Record};
-use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified, first_that, host_name};
+use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified, first_that};
 use crate::artefacts::{is_in_store, obtain};
 use crate::failure::{chain, disk_error, file_error};
 use crate::reset::ResetAction;
@@ -41,12 +41,6 @@ pub(crate) const FETCH_DEADLINE: Duration = Duration::from_secs(1800);
 pub(crate) const UNPACK_DEADLINE: Duration = Duration::from_secs(600);
 /// What waits for a kubelet that starts, and removes.
 pub(crate) const RETIRE_DEADLINE: Duration = Duration::from_secs(300);
-
-/// A restarted kubelet is up within seconds.
-const START_PATIENCE: Duration = Duration::from_secs(60);
-/// One that dies at once is started again by systemd ten seconds later, and is not active until then.
-const STEADY: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const FOLDER_MODE: u32 = 0o755;
 
@@ -105,6 +99,20 @@ impl Action {
         };
         planned.iter().map(find).collect()
     }
+
+    /// Not the bundle's alone: who reads a plan sees whether what an earlier bundle brought goes.
+    fn retire(&self, node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+        let (units, kubelet) = (node.tools.units, &node.bundle.join.kubelet_unit);
+        match steady::wait_for_kubelet(units, node.tools.clock, kubelet) {
+            Ok(()) => retire::retire(node.tools.disk, &node.tree_digests()),
+            Err(why) => {
+                context.detail(format!(
+                    "older versions stay: {why}; they go once it runs, at the latest by the next apply"
+                ));
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Deed<Node<'_>> for Action {
@@ -119,6 +127,9 @@ impl Deed<Node<'_>> for Action {
             Self::UnpackTree { tree } => tree.folder.clone(),
             Self::SwitchTrees { trees } => format!("to {}", titles(trees)),
             Self::VerifyTrees { trees } => format!("{}, read from the disk", titles(trees)),
+            Self::RetireTrees { trees } if trees.is_empty() => {
+                "programs that an earlier bundle brought, once the kubelet runs without them".to_owned()
+            }
             Self::RetireTrees { .. } => "older versions, once the kubelet runs with these".to_owned(),
         }
     }
@@ -163,13 +174,7 @@ impl Deed<Node<'_>> for Action {
             Self::UnpackTree { .. } => trees.into_iter().try_for_each(|tree| unpack_tree(node, tree, context)),
             Self::SwitchTrees { .. } => links::switch(node, &node.bundle.trees),
             Self::VerifyTrees { .. } => trees.into_iter().try_for_each(|tree| prove(node, tree)),
-            Self::RetireTrees { .. } => match node.wait_for_steady_kubelet() {
-                Ok(()) => retire::retire(node.tools.disk, &node.tree_digests()),
-                Err(why) => {
-                    context.detail(format!("older versions stay: {why}; the next nodestrap apply removes them"));
-                    Ok(())
-                }
-            },
+            Self::RetireTrees { .. } => self.retire(node, context),
         }
     }
 }
@@ -308,37 +313,6 @@ impl Node<'_> {
 
     pub(crate) fn tree_digests(&self) -> Vec<TreeDigest> {
         self.bundle.trees.iter().map(TreeDigest::from).collect()
-    }
-
-    /// `Err`: why nobody can say yet that the kubelet runs with these versions. Running is all that a node can tell of it by
-    /// itself: it is active, and stays so for as long as one that dies at once would not.
-    fn wait_for_steady_kubelet(&self) -> Result<(), String> {
-        let (clock, kubelet) = (self.tools.clock, &self.bundle.join.kubelet_unit);
-        let active = |unit: &str| self.tools.units.state(&host_name(unit)).map(|state| state.active);
-        // Its start waits for the end of this very run.
-        if matches!(active(BOOTSTRAP_UNIT), Ok(ActiveState::Activating)) {
-            return Err(format!("{kubelet} starts when this run has ended"));
-        }
-        let begin = clock.monotonic();
-        let mut since: Option<Duration> = None;
-        loop {
-            let now = clock.monotonic();
-            since = match active(kubelet).map_err(|error: units::UnitError| chain(&error))? {
-                ActiveState::Active => since.or(Some(now)),
-                _ => None,
-            };
-            match since {
-                Some(since) if now.saturating_sub(since) >= STEADY => return Ok(()),
-                None if now.saturating_sub(begin) >= START_PATIENCE => {
-                    return Err(format!("{kubelet} does not run steadily"));
-                }
-                // One that comes and goes does not run.
-                Some(_) if now.saturating_sub(begin) >= START_PATIENCE + STEADY => {
-                    return Err(format!("{kubelet} does not run steadily"));
-                }
-                _ => clock.sleep(LOOK_EVERY),
-            }
-        }
     }
 }
 

@@ -3,33 +3,38 @@
 use std::path::{Path, PathBuf};
 
 use bundle::resource::folder::with_parents;
-use bundle::{Component, TREES_FOLDER, TreeDigest, home};
-use engine::StepError;
+use bundle::{Component, Join, TREES_FOLDER, TreeDigest, home};
+use engine::{EventKind, RunOutcome, StepError};
 use host::disk::{Disk, DiskError, Kind};
 use host::files;
 
 use super::super::record;
-use crate::artefacts::{store, store_error};
+use crate::artefacts::{STORE_FOLDER, store, store_error};
+use crate::complete::{self, Complete};
 use crate::failure::{disk_error, file_error};
+use crate::session::{LOCK_PATH, SessionError, load_events};
 
 /// What may go, and how much that is.
 #[derive(Default)]
 pub(crate) struct Surplus {
     /// Folders, listings, and what interrupted runs left.
     pub(crate) paths: Vec<PathBuf>,
-    /// Objects of the store.
+    /// Objects of the store, and what was fetched of some.
     pub(crate) objects: usize,
+    /// Components that are gone, but not yet what was made for them.
+    remembered: Vec<String>,
 }
 
 impl Surplus {
     pub(crate) fn is_empty(&self) -> bool {
-        self.paths.is_empty() && self.objects == 0
+        self.paths.is_empty() && self.objects == 0 && self.remembered.is_empty()
     }
 
     pub(crate) fn describe(&self) -> String {
-        match self.paths.first() {
-            Some(first) => format!("{} is of an earlier version", first.display()),
-            None => format!("{} artefacts in the store are of earlier versions", self.objects),
+        match (self.paths.first(), self.remembered.first()) {
+            (Some(first), _) => format!("{} is of an earlier version", first.display()),
+            (None, Some(component)) if self.objects == 0 => format!("the folders of {component} may be left"),
+            (None, _) => format!("{} artefacts in the store are of earlier versions", self.objects),
         }
     }
 }
@@ -50,10 +55,20 @@ pub(crate) fn find(disk: &dyn Disk, trees: &[TreeDigest]) -> Result<Surplus, Ste
             }
         }
     }
-    let is_wanted = |digest: &str| trees.iter().any(|tree| tree.digest == *digest);
-    let objects = store(disk).list().map_err(|error| store_error(&error))?;
-    let objects = objects.iter().filter(|object| !is_wanted(&object.digest.to_string())).count();
-    Ok(Surplus { paths, objects })
+    let stored = store(disk).surplus(&digests(trees)).map_err(|error| store_error(&error))?;
+    let mut remembered: Vec<String> = record::load_for_step(disk)?.trees.into_iter().collect();
+    remembered.retain(|component| !trees.iter().any(|tree| tree.component.as_str() == component));
+    Ok(Surplus { paths, objects: stored.objects.len() + stored.partial.len(), remembered })
+}
+
+/// As the store knows them.
+fn digests(trees: &[TreeDigest]) -> Vec<fetch::Digest> {
+    trees.iter().filter_map(|tree| tree.digest.as_str().parse().ok()).collect()
+}
+
+/// Whether an earlier bundle may have brought programs that nobody has taken away yet.
+pub(crate) fn has_any(disk: &dyn Disk) -> Result<bool, StepError> {
+    Ok(!find(disk, &[])?.is_empty())
 }
 
 /// Takes it all away, and forgets that it was here. Durable when it returns.
@@ -68,8 +83,45 @@ pub(crate) fn retire(disk: &dyn Disk, trees: &[TreeDigest]) -> Result<(), StepEr
     };
     remove().map_err(|error| file_error(&error))?;
     forget(disk, trees)?;
-    let keep: Vec<_> = trees.iter().filter_map(|tree| tree.digest.as_str().parse().ok()).collect();
-    store(disk).collect(&keep).map(drop).map_err(|error| store_error(&error))
+    store(disk).collect(&digests(trees)).map(drop).map_err(|error| store_error(&error))
+}
+
+/// What a complete node has beside the versions that it runs.
+pub struct Outdated {
+    pub join: Join,
+    trees: Vec<TreeDigest>,
+}
+
+/// `None` also while the last run on this node was not brought to its end: the next one may want what that one fetched. Reads
+/// only.
+pub fn find_outdated(disk: &dyn Disk) -> Result<Option<Outdated>, SessionError> {
+    let failed = |error: DiskError| SessionError::Retire(disk_error(&error));
+    let Some(Complete { manifest, .. }) = complete::load(disk).map_err(failed)? else { return Ok(None) };
+    let (events, _) = load_events(disk)?;
+    let last_was_done = events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::RunFinished { outcome } => Some(matches!(outcome, RunOutcome::Done | RunOutcome::NothingToDo)),
+        EventKind::RunOpened { .. } | EventKind::RunStarted { .. } => Some(false),
+        _ => None,
+    });
+    if last_was_done != Some(true) {
+        return Ok(None);
+    }
+    let is_outdated = !find(disk, &manifest.trees).map_err(SessionError::Retire)?.is_empty();
+    Ok(is_outdated.then_some(Outdated { join: manifest.join, trees: manifest.trees }))
+}
+
+/// Takes it away, unless the node has become another one meanwhile. What went, for people; durable when it returns.
+pub fn retire_outdated(disk: &dyn Disk, outdated: &Outdated) -> Result<Vec<String>, SessionError> {
+    let lock = disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
+    let _lock = lock.ok_or(SessionError::Busy)?;
+    match find_outdated(disk)? {
+        Some(now) if now.trees == outdated.trees => {}
+        _ => return Ok(Vec::new()),
+    }
+    let surplus = find(disk, &outdated.trees).map_err(SessionError::Retire)?;
+    retire(disk, &outdated.trees).map_err(SessionError::Retire)?;
+    let objects = (surplus.objects > 0).then(|| format!("{} artefacts in {STORE_FOLDER}", surplus.objects));
+    Ok(surplus.paths.iter().map(|path| path.display().to_string()).chain(objects).collect())
 }
 
 /// Folders that were made for trees that are gone go too, if nothing else is in them.

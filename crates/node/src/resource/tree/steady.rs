@@ -1,0 +1,47 @@
+//! Whether a kubelet runs, as far as its own machine can tell: its unit is active, and stays so for as long as one that dies at
+//! once would not.
+
+use std::time::Duration;
+
+use bundle::BOOTSTRAP_UNIT;
+use engine::Clock;
+use host::units::{ActiveState, UnitError, Units};
+
+use super::super::host_name;
+use crate::failure::chain;
+
+/// A restarted kubelet is up within seconds.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// One that dies at once is started again by systemd ten seconds later, and is not active until then.
+const STEADY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// `Err`: why nobody can say so yet.
+pub fn wait_for_kubelet(units: &dyn Units, clock: &dyn Clock, kubelet: &str) -> Result<(), String> {
+    let active = |unit: &str| units.state(&host_name(unit)).map(|state| state.active);
+    // Its start waits for the end of this very run.
+    if matches!(active(BOOTSTRAP_UNIT), Ok(ActiveState::Activating)) {
+        return Err(format!("{kubelet} starts when this run has ended"));
+    }
+    let steady = if units.run_processes() { STEADY } else { Duration::ZERO };
+    let begin = clock.monotonic();
+    let mut since: Option<Duration> = None;
+    loop {
+        let now = clock.monotonic();
+        since = match active(kubelet).map_err(|error: UnitError| chain(&error))? {
+            ActiveState::Active => since.or(Some(now)),
+            _ => None,
+        };
+        match since {
+            Some(since) if now.saturating_sub(since) >= steady => return Ok(()),
+            None if now.saturating_sub(begin) >= START_PATIENCE => {
+                return Err(format!("{kubelet} does not run steadily"));
+            }
+            // One that comes and goes does not run.
+            Some(_) if now.saturating_sub(begin) >= START_PATIENCE + STEADY => {
+                return Err(format!("{kubelet} does not run steadily"));
+            }
+            _ => clock.sleep(LOOK_EVERY),
+        }
+    }
+}
