@@ -60,23 +60,27 @@ class Lab:
             output = self.lab("up")
             token = re.search(r"bootstrap token +(\S+)", output).group(1)
             self.files = re.search(r"files +(\S+)", output).group(1)
-            self.spec = os.path.join(self.folder, "lab.yaml")
-            with open(self.spec, "w") as file:
-                file.write(SPEC.format(token=token, authority=os.path.join(self.files, "pki/ca.crt")))
-            self.bundle = self.render("--format", "bundle")
-            self.user_data = self.write("user-data-nodestrap", self.render())
-            self.cloud_init_only = self.write("user-data-alone", cloud_init_only(json.loads(self.bundle)["bundle"]))
+            self.prepare(token)
         except BaseException:
             self.__exit__()
             raise
         return self
 
+    def prepare(self, token):
+        """What nodes are made from."""
+        self.spec = self.write("lab.yaml", SPEC.format(token=token, authority=os.path.join(self.files, "pki/ca.crt")))
+        self.bundle = self.render("--format", "bundle")
+        self.user_data = self.write("user-data-nodestrap", self.render())
+        self.cloud_init_only = self.write("user-data-alone", cloud_init_only(json.loads(self.bundle)["bundle"]))
+
     def __exit__(self, *_):
-        measure.finish(f"boot: ending lab {self.name}")
+        measure.finish(f"ending lab {self.name}")
         self.lab("down")
 
     def lab(self, *words):
-        done = subprocess.run([self.program, "--name", self.name, *words], capture_output=True, text=True)
+        # With it every node would get nodestrap, those of the peers too.
+        environment = {name: value for name, value in os.environ.items() if name != "NODESTRAP_BINARY"}
+        done = subprocess.run([self.program, "--name", self.name, *words], env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"lab {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout

@@ -48,14 +48,7 @@ class Workload:
         return name
 
     def fresh_root(self, folder):
-        """A new machine, all of it on the disk already: what follows has nothing to clean up after."""
-        shutil.rmtree(folder, ignore_errors=True)
-        for path, content in IMAGE.items():
-            write(folder + path, content.encode())
-        for program in self.programs:
-            write(folder + program, b"", 0o755)
-        os.sync()
-        return folder
+        return fresh_root(folder, self.programs)
 
     def check_root(self, root):
         """Who did not write every byte has no time."""
@@ -63,6 +56,17 @@ class Workload:
             with open(root + path, "rb") as file:
                 if file.read() != content or os.fstat(file.fileno()).st_mode & 0o777 != mode:
                     raise RuntimeError(f"{root}{path} is not what was asked for")
+
+
+def fresh_root(folder, programs):
+    """A new machine, all of it on the disk already: what follows has nothing to clean up after."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for path, content in IMAGE.items():
+        write(folder + path, content.encode())
+    for program in programs:
+        write(folder + program, b"", 0o755)
+    os.sync()
+    return folder
 
 
 def workload(nodestrap, spec, folder, files_wanted=FILES):

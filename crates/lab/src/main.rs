@@ -107,14 +107,17 @@ enum NodeAction {
         /// The nodestrap program to install with the units of dist/systemd [default: $NODESTRAP_BINARY].
         #[arg(long, value_name = "FILE")]
         nodestrap: Option<PathBuf>,
+        /// Nothing but an operating system: no kubelet, runtime or CNI plug-ins.
+        #[arg(long)]
+        bare: bool,
         /// Do not boot it yet.
         #[arg(long)]
         no_start: bool,
         /// Join with a kubelet configured by the lab, without nodestrap.
-        #[arg(long, conflicts_with_all = ["user_data", "nodestrap", "no_start"])]
+        #[arg(long, conflicts_with_all = ["user_data", "nodestrap", "bare", "no_start"])]
         plain: bool,
         /// Bootstrap it by nodestrap on this way, and return when it is Ready.
-        #[arg(long, conflicts_with_all = ["user_data", "no_start", "plain"])]
+        #[arg(long, conflicts_with_all = ["user_data", "bare", "no_start", "plain"])]
         flow: Option<Flow>,
     },
     /// Boot a node that is off.
@@ -256,7 +259,7 @@ fn node(lab: &Lab, action: NodeAction) -> Result<()> {
             say!("{node} is Ready; try `{}`", invocation(lab.name(), "kubectl get nodes -o wide"));
         }
         NodeAction::Add { node, flow: Some(flow), nodestrap, .. } => add_by_flow(lab, &node, flow, nodestrap)?,
-        NodeAction::Add { node, user_data, nodestrap, no_start, plain: false, flow: None } => {
+        NodeAction::Add { node, user_data, nodestrap, bare, no_start, plain: false, flow: None } => {
             let mut options = NodeOptions::named(&node);
             options.nodestrap = nodestrap.or_else(nodestrap_binary);
             options.user_data = match (user_data, &options.nodestrap) {
@@ -264,6 +267,9 @@ fn node(lab: &Lab, action: NodeAction) -> Result<()> {
                 (None, Some(nodestrap)) => Some(WorkerSpec::of(lab).user_data(nodestrap)?),
                 (None, None) => None,
             };
+            if bare {
+                options = options.bare();
+            }
             if no_start {
                 options = options.not_started();
             }
