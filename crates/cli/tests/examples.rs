@@ -97,6 +97,8 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("Cluster.tectonic", "tectonic.yaml"),
     ("Cluster.eksctl", "aws-eksctl.yaml"),
     ("Cluster.artefacts", "private-bucket.yaml"),
+    ("Cluster.delivery.store.s3", "private-bucket.yaml"),
+    ("NodeGroup.delivery.store.s3", "private-bucket.yaml"),
     ("NodeGroup.architecture", "private-bucket.yaml"),
     ("NodeGroup.source", "private-bucket.yaml"),
     ("NodeGroup.components", "private-bucket.yaml"),
