@@ -90,7 +90,7 @@ fn every_group_of_every_example_is_rendered_and_its_own_delivery_carries_it() {
 }
 
 /// What cannot stand in full.yaml, and the example that has it.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("Cluster.pki", "control-plane.yaml"),
     ("Cluster.kubeProxy.kubeconfig", "control-plane.yaml"),
     ("Cluster.join.exec", "gce-exec.yaml"),
