@@ -90,13 +90,15 @@ fn every_group_of_every_example_is_rendered_and_its_own_delivery_carries_it() {
 }
 
 /// What cannot stand in full.yaml, and the example that has it.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("Cluster.pki", "control-plane.yaml"),
     ("Cluster.kubeProxy.kubeconfig", "control-plane.yaml"),
     ("Cluster.join.exec", "gce-exec.yaml"),
     ("Cluster.tectonic", "tectonic.yaml"),
     ("Cluster.eksctl", "aws-eksctl.yaml"),
     ("Cluster.artefacts", "private-bucket.yaml"),
+    ("Cluster.delivery.store.s3", "private-bucket.yaml"),
+    ("NodeGroup.delivery.store.s3", "private-bucket.yaml"),
     ("NodeGroup.architecture", "private-bucket.yaml"),
     ("NodeGroup.source", "private-bucket.yaml"),
     ("NodeGroup.components", "private-bucket.yaml"),
