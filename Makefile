@@ -39,6 +39,7 @@ soak: export NODESTRAP_SEEDS = 100000
 soak: export NODESTRAP_WALKS = 100000
 soak: export NODESTRAP_BOOTED_WALKS = 20
 soak: export NODESTRAP_INTERRUPTIONS = 10
+soak: export NODESTRAP_SUBSETS = 3
 soak: test
 	scripts/reproduce
 

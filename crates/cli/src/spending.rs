@@ -86,7 +86,8 @@ fn retire(host: &NodeHost, outdated: &Outdated, screen: &Screen) -> Outcome {
             let begin = clock.monotonic();
             loop {
                 let why = match ask(cluster::node_condition(&access, &name, QUESTION_DEADLINE)) {
-                    Ok(NodeCondition::Ready { heard_at: Some(heard) }) if heard > begun => break,
+                    // Within the same second: a kubelet says so a moment after its start, and with it this unit's.
+                    Ok(NodeCondition::Ready { heard_at: Some(heard) }) if heard >= begun => break,
                     Ok(NodeCondition::Ready { .. }) => "the kubelet has not said yet that it is Ready".to_owned(),
                     Ok(NodeCondition::NotReady { reason }) => format!("Node {name} is not Ready: {reason}"),
                     Ok(NodeCondition::Absent) => format!("Node {name} is not registered"),

@@ -12,8 +12,8 @@ use crate::block::{RecordedDisk, Request};
 use crate::machine::{Bundles, GATE, Machine, done, said};
 use crate::trees::Store;
 
-/// How many half-arrived disks are judged for each boundary.
-const SUBSETS: u64 = 3;
+/// How many half-arrived disks are judged for each boundary, others for each commit; `NODESTRAP_SUBSETS` says otherwise.
+const SUBSETS: u64 = 1;
 const SECTOR: usize = 512;
 
 /// A file system to put the node on.
@@ -105,7 +105,11 @@ fn record(folder: &Path, system: &FileSystem, bundles: &Bundles) -> [Recording; 
     [first_boot, upgrade]
 }
 
-/// SplitMix64: the same subsets every time.
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+/// SplitMix64: the same subsets for everybody who tests the same commit.
 struct Chance(u64);
 
 impl Chance {
@@ -139,12 +143,14 @@ fn each_disk(recording: &Recording, mut judge: impl FnMut(&str, &[u8])) {
     let mut durable = recording.before.clone();
     let mut pending: Vec<Request> = Vec::new();
     let mut boundary = 0;
+    let first = number("NODESTRAP_SAMPLE").unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let subsets = number("NODESTRAP_SUBSETS").unwrap_or(SUBSETS);
     let mut judge_boundary = |boundary: u64, durable: &[u8], pending: &[Request]| {
         judge(&format!("flush {boundary}"), durable);
-        for subset in 0..SUBSETS {
+        for subset in 0..subsets {
             if !pending.is_empty() {
                 let mut image = durable.to_vec();
-                write_some(&mut image, pending, &mut Chance(boundary * 1000 + subset));
+                write_some(&mut image, pending, &mut Chance(first.wrapping_add(boundary * 1000 + subset)));
                 judge(&format!("flush {boundary}, and subset {subset} of {} writes", pending.len()), &image);
             }
         }

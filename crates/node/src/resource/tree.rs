@@ -99,20 +99,6 @@ impl Action {
         };
         planned.iter().map(find).collect()
     }
-
-    /// Not the bundle's alone: who reads a plan sees whether what an earlier bundle brought goes.
-    fn retire(&self, node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
-        let (units, kubelet) = (node.tools.units, &node.bundle.join.kubelet_unit);
-        match steady::wait_for_kubelet(units, node.tools.clock, kubelet) {
-            Ok(()) => retire::retire(node.tools.disk, &node.tree_digests()),
-            Err(why) => {
-                context.detail(format!(
-                    "older versions stay: {why}; they go once it runs, at the latest by the next apply"
-                ));
-                Ok(())
-            }
-        }
-    }
 }
 
 impl Deed<Node<'_>> for Action {
@@ -174,7 +160,7 @@ impl Deed<Node<'_>> for Action {
             Self::UnpackTree { .. } => trees.into_iter().try_for_each(|tree| unpack_tree(node, tree, context)),
             Self::SwitchTrees { .. } => links::switch(node, &node.bundle.trees),
             Self::VerifyTrees { .. } => trees.into_iter().try_for_each(|tree| prove(node, tree)),
-            Self::RetireTrees { .. } => self.retire(node, context),
+            Self::RetireTrees { .. } => retire_older(node, context),
         }
     }
 }
@@ -298,6 +284,18 @@ fn prove(node: &Node<'_>, tree: &Tree) -> Result<(), StepError> {
             Err(StepError::needs_operator(format!("read back from the disk, {} differs: {what}", tree.folder())).with_advice(
                 "another program changes it (stop it), or the disk loses writes (look at dmesg); the next run unpacks it anew",
             ))
+        }
+    }
+}
+
+fn retire_older(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+    let (units, kubelet) = (node.tools.units, &node.bundle.join.kubelet_unit);
+    match steady::wait_for_kubelet(units, node.tools.clock, kubelet) {
+        Ok(()) => retire::retire(node.tools.disk, &node.tree_digests()),
+        Err(why) => {
+            let until = "they go once it runs, at the latest by the next apply";
+            context.detail(format!("older versions stay: {why}; {until}"));
+            Ok(())
         }
     }
 }
