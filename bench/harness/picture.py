@@ -82,7 +82,8 @@ def short(name):
     return {
         "check": "check, warm", "check-user-data": "check, user data", "render-bundle": "render 5,000",
         "render-cloud-config": "render, compress 5,000", "check-cold": "check, cold", "again": "apply again", "apply-300": "apply 300 files", "metadata": "ask the platform",
-        "boot-image": "boot, image", "boot-user-data": "boot, user data",
+        "fetch": "fetch a tree", "again-tree": "apply a tree again", "manifest": "signed manifest", "reverify": "verify a store",
+        "bare": "bare to Ready", "boot-image": "boot, image", "boot-user-data": "boot, user data",
     }.get(name, name)
 
 

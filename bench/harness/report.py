@@ -4,6 +4,8 @@
 COUNTS = {
     "childProcesses": "child processes", "fsync": "fsync and fdatasync", "syncfs": "syncfs", "systemCalls": "system calls",
 }
+# Whose memory is shown beside ours, by what the table calls them.
+PROGRAMS = {"kubeadm config validate": "kubeadm", "gpgv": "gpgv"}
 # How a label that is neither a program nor a peer is marked.
 MARKS = {"peer": "", "floor": " (a floor)", "part": " (a part)"}
 
@@ -70,8 +72,8 @@ def counts_table(results):
         counts = case["counts"] or {}
         peaks = counts.get("peakKiB", {})
         if peaks and case["name"] != "check-cold":
-            other = peaks.get("kubeadm config validate")
-            beside = f"kubeadm {other / 1024:.1f} MiB" if other else ""
+            others = {PROGRAMS.get(label, label): peak for label, peak in peaks.items() if label in PROGRAMS and peak}
+            beside = ", ".join(f"{label} {peak / 1024:.1f} MiB" for label, peak in others.items())
             lines.append(f"| {case['name']}: peak memory | {peaks['nodestrap'] / 1024:.1f} MiB | {beside} |")
         ours = counts.get("nodestrap")
         for key, what in COUNTS.items() if ours else ():
@@ -93,6 +95,15 @@ def boot_table(results):
             total = case["milliseconds"][case["ours"]]["median"]
             values = [total] + [parts[part]["median"] for part in ("containerd", "images", "rest")]
             lines.append(f"| {where} | " + " | ".join(milliseconds(value) for value in values) + " |")
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def bare_table(results):
+    lines = ["| by | to the kubelet that joins | to Ready |", "|---|---:|---:|"]
+    for case in results["cases"]:
+        for label, kubelet in (case["notes"] or {}).get("kubelet", {}).items():
+            ready = case["milliseconds"][label]["median"]
+            lines.append(f"| {label} | {milliseconds(kubelet['median'])} | {milliseconds(ready)} |")
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
@@ -136,6 +147,20 @@ def fleet_ratios(results):
     return "\n".join(lines)
 
 
+def earlier(results):
+    """Which rows are of another day or another machine than the heading says."""
+    groups = {}
+    for case in results["cases"]:
+        groups.setdefault((case["measured"]["date"], case["measured"]["processor"]), []).append(case)
+    lines = []
+    for (date, processor), cases in groups.items():
+        names = ", ".join(case["name"] for case in cases)
+        loads = sorted(case["measured"]["load"] for case in cases if case["measured"]["load"] is not None)
+        busy = f"; load {' to '.join(f'{load:g}' for load in sorted({loads[0], loads[-1]}))}" if loads else ""
+        lines.append(f"* {date}, {processor}{busy}: {names}")
+    return ["\n".join(lines)] if len(groups) > 1 else []
+
+
 def markdown(results):
     machine = results["machine"]
     parts = [
@@ -144,6 +169,7 @@ def markdown(results):
         f"({machine['processor']}), {machine['memoryMiB']} MiB, Linux {machine['kernel']}, {machine['fileSystem']}; "
         f"load at the start {machine['loadAtStart']}. "
         "Times are medians; a ratio is the peer's time through ours, round by round, median and middle half.",
+        *earlier(results),
         table(results),
         "![ratios](ratios.svg)",
         "## Counts",
@@ -152,6 +178,9 @@ def markdown(results):
     boots = boot_table(results)
     if boots:
         parts += ["## From the bootstrap unit to the kubelet", boots]
+    bare = bare_table(results)
+    if bare:
+        parts += ["## A bare Debian, from PID 1", bare]
     if results["fleet"]:
         parts += [
             "## Many different node configs",
