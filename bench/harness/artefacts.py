@@ -162,7 +162,7 @@ class Machine:
         return [self.nodestrap, "apply", "--root", root, "--bundle", bundle, "--progress", "none"]
 
     def trees(self, root):
-        return glob.glob(os.path.join(root, "opt/nodestrap/trees/containerd/[0-9]*/bin"))
+        return glob.glob(os.path.join(root, "opt/nodestrap/bin/containerd/[0-9]*/bin"))
 
     def check(self, folders):
         """Who did not write every byte has no time."""

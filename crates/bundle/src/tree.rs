@@ -8,8 +8,10 @@ use crate::bundle::Readers;
 use crate::names::{AbsolutePath, ArtefactDigest, RelativePath, Secret};
 use crate::vocabulary::{ArtefactForm, Component};
 
-/// Each component has a folder here, with one folder for each version and a link to the one that is in use.
-pub const TREES_FOLDER: &str = "/opt/nodestrap/trees";
+/// Each component has a folder here, with one folder for each version and a link to the one that is in use. It is called
+/// `bin` because SELinux's policies take what lies in a folder of that name under `/opt` for programs: units can start nothing else,
+/// and a relabelled file system has only the policy's word for it.
+pub const TREES_FOLDER: &str = "/opt/nodestrap/bin";
 
 /// The link to the version in use: replaced in one step.
 const CURRENT: &str = "current";

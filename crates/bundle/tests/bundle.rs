@@ -421,7 +421,7 @@ fn trees_are_named_provable_and_lie_where_nothing_else_does() {
         ("artefact/places", json!(["file://a"])),
         ("links", json!({"/etc/a/text": "bin/containerd"})),
         ("links", json!({"/etc/a/text/below": "bin/containerd"})),
-        ("links", json!({"/opt/nodestrap/trees/x": "bin/containerd"})),
+        ("links", json!({"/opt/nodestrap/bin/x": "bin/containerd"})),
     ] {
         let error = parse_with(&format!("/trees/0/{field}"), value.clone());
         assert!(matches!(error, BundleError::Tree { .. }), "{field} {value}: {error}");

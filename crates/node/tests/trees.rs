@@ -285,7 +285,7 @@ fn a_damaged_program_shuts_the_gate_and_is_mended_from_the_store_in_the_same_boo
         ("empty", |node, path| overwrite(node, path, b"")),
         ("missing", remove),
         ("no version in use", |node, _| {
-            let current = "/opt/nodestrap/trees/kubelet/current";
+            let current = "/opt/nodestrap/bin/kubelet/current";
             remove(node, current);
         }),
         ("no link", |node, _| remove(node, KUBELET)),

@@ -35,7 +35,7 @@ enum By {
 }
 
 fn versions_of_the_kubelet(machine: &Node) -> Result<usize> {
-    let names = machine.run(&["ls", "/opt/nodestrap/trees/kubelet"])?;
+    let names = machine.run(&["ls", "/opt/nodestrap/bin/kubelet"])?;
     Ok(names.lines().filter(|name| name.ends_with(".json")).count())
 }
 

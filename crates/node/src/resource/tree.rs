@@ -1,10 +1,10 @@
 //! Programs on a node: fetched, unpacked beside each other by version, switched in by links, proved, and retired.
 //!
 //! ```text
-//! /opt/nodestrap/trees/kubelet/1.36.3-0123456789ab/        one version: unpacked under another name, synced, then renamed
-//! /opt/nodestrap/trees/kubelet/1.36.3-0123456789ab.json    what is in it
-//! /opt/nodestrap/trees/kubelet/current                     → 1.36.3-0123456789ab, replaced in one step
-//! /usr/local/bin/kubelet                                   → /opt/nodestrap/trees/kubelet/current/kubelet
+//! /opt/nodestrap/bin/kubelet/1.36.3-0123456789ab/        one version: unpacked under another name, synced, then renamed
+//! /opt/nodestrap/bin/kubelet/1.36.3-0123456789ab.json    what is in it
+//! /opt/nodestrap/bin/kubelet/current                     → 1.36.3-0123456789ab, replaced in one step
+//! /usr/local/bin/kubelet                                 → /opt/nodestrap/bin/kubelet/current/kubelet
 //! ```
 
 pub(crate) mod links;

@@ -264,7 +264,7 @@ const NO_PLACE: &[(&str, &str)] = &[
     ("/run/nodestrap", "nodestrap keeps there what it knows of this boot"),
     ("/var/run/nodestrap", "nodestrap keeps there what it knows of this boot"),
     ("/var/lib/nodestrap", "nodestrap keeps its journal there"),
-    ("/opt/nodestrap/trees", "nodestrap unpacks programs there"),
+    ("/opt/nodestrap/bin", "nodestrap unpacks programs there"),
     ("/var/lib/nodestrap-saved", "a reset keeps there what somebody changed"),
     ("/var/lib/kubelet/kubeconfig", "the kubelet gets it when it joins"),
     ("/var/lib/kubelet/pki/kubelet-client-current.pem", "the kubelet gets it when it joins"),

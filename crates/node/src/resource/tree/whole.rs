@@ -1,6 +1,6 @@
 //! Whether a tree is there, by what was listed of it when it was unpacked.
 //!
-//! `/opt/nodestrap/trees/COMPONENT/VERSION-DIGEST.json`, sealed: every file with its size, mode and SHA-256. It is durable before
+//! `/opt/nodestrap/bin/COMPONENT/VERSION-DIGEST.json`, sealed: every file with its size, mode and SHA-256. It is durable before
 //! the tree gets its name, so a tree without one is not there.
 
 use std::path::Path;
