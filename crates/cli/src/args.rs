@@ -61,7 +61,7 @@ pub(crate) enum Command {
                       nodestrap render cluster.yaml --group workers --format folder --out ./workers\n  \
                       nodestrap render --diff examples/minimal.yaml examples/store.yaml --group workers")]
     Render(RenderArguments),
-    /// Put programs into a store, and say in a signed manifest what is there; or put bundles there.
+    /// Put programs and a signed manifest of them into a store, or bundles.
     #[command(
         after_help = "Examples:\n  nodestrap publish ./store --key release-secret.asc --add kubelet@1.36.3=./kubelet\n  \
                       nodestrap publish s3://nodes/programs --key release-secret.asc --add runc@1.5.2=./runc\n  \

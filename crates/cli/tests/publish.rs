@@ -194,3 +194,25 @@ fn a_manifest_of_somebody_else_is_not_continued() {
     publisher.run(&without).expect(2).says(&["--keyring"]);
     assert_eq!(text(publisher.path("store/manifest.json")), before);
 }
+
+#[test]
+fn a_bundle_is_stored_for_its_owner_under_the_name_by_which_user_data_leads_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, file) = (folder.path().join("store"), folder.path().join("workers.json"));
+    std::fs::write(&file, support::bundle()).unwrap();
+    let publish = || {
+        let arguments = ["publish".into(), store.clone(), "--bundle".into(), file.clone(), "-o".into(), "json".into()];
+        nodestrap(arguments).expect(0).json()
+    };
+    let view = publish();
+    let digest = serde_json::from_str::<serde_json::Value>(support::bundle()).unwrap()["digest"].clone();
+    assert_eq!((&view["bundles"][0]["digest"], &view["bundles"][0]["sent"]), (&digest, &true.into()));
+    let object = store.join(format!("{}.json", digest.as_str().unwrap().trim_start_matches("sha256:")));
+    assert_eq!(std::fs::read_to_string(&object).unwrap(), support::bundle());
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&object.metadata().unwrap().permissions()) & 0o777, 0o600);
+    assert_eq!(publish()["bundles"][0]["sent"], false, "the same again is nothing to do");
+
+    std::fs::write(&file, "{}").unwrap();
+    let arguments = ["publish".into(), store.clone(), "--bundle".into(), file.clone()];
+    nodestrap(arguments).expect(2).says(&["is no bundle", "--format bundle"]);
+}
