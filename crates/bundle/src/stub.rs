@@ -37,7 +37,7 @@ pub struct Stub {
     pub certificate_authorities: Option<String>,
     /// Where buckets are, and what opens them: for addresses such as `s3://BUCKET/KEY`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub s3: Option<S3>,
+    pub s3: Option<Box<S3>>,
 }
 
 /// What a delivery puts at [`crate::BUNDLE_PATH`].
@@ -104,7 +104,7 @@ impl Stub {
             group: bundle.group.clone(),
             urls: stores.iter().map(|store| format!("{}/{name}", store.trim_end_matches('/'))).collect(),
             certificate_authorities: certificate_authorities.map(str::to_owned),
-            s3: s3.cloned(),
+            s3: s3.cloned().map(Box::new),
             digest,
         };
         stub.validate()?;

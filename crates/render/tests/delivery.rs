@@ -44,7 +44,7 @@ fn download() -> Installation {
 }
 
 fn store() -> Store {
-    Store { urls: vec!["https://store.example/bundles".to_owned()], certificate_authorities: None }
+    Store { urls: vec!["https://store.example/bundles".to_owned()], certificate_authorities: None, s3: None }
 }
 
 fn delivery<'a>(bundle: &'a Bundle, provider: Provider) -> Delivery<'a> {
