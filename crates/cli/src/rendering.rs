@@ -86,7 +86,7 @@ fn tell_store(carries: &Carries, screen: &Screen) {
              publish it as {}",
             stub.urls.join(" and ")
         ));
-        for command in stub.urls.iter().filter_map(|url| publish_command(url, stub.s3.as_ref()?)) {
+        for command in stub.urls.iter().filter_map(|url| publish_command(url, stub.s3.as_deref()?)) {
             screen.remark(&command);
         }
     }

@@ -203,7 +203,7 @@ pub fn fetch_bundle(
     tell: &dyn Fn(&str),
 ) -> Result<Bundle, BundleSourceError> {
     let (in_buckets, on_the_web): (Vec<_>, Vec<_>) = stub.urls.iter().cloned().partition(|url| is_in_bucket(url));
-    let place = stub.s3.as_ref().filter(|_| !in_buckets.is_empty());
+    let place = stub.s3.as_deref().filter(|_| !in_buckets.is_empty());
     let (buckets, urls) = match place.map(|place| Buckets::open(place, platform, tell)).transpose() {
         Ok(buckets) => (buckets, &stub.urls),
         Err(source) if on_the_web.is_empty() => return Err(BundleSourceError::Bucket { urls: in_buckets, source }),
