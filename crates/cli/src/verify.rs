@@ -27,9 +27,15 @@ pub(crate) fn run(arguments: &VerifyArguments, screen: &Screen) -> Outcome {
 }
 
 fn text(screen: &Screen, verification: &Verification) -> String {
-    let Verification { files, units, drift, remarks, .. } = verification;
+    let Verification { files, units, components, drift, remarks, .. } = verification;
     let mut text = if drift.is_empty() {
-        format!("{} nothing drifted: {files} files, {units} units and the gate\n", screen.paint(Paint::Good, "✓"))
+        let programs = match components {
+            0 => String::new(),
+            1 => ", the programs of 1 component".to_owned(),
+            many => format!(", the programs of {many} components"),
+        };
+        let mark = screen.paint(Paint::Good, "✓");
+        format!("{mark} nothing drifted: {files} files, {units} units{programs} and the gate\n")
     } else {
         let count = if drift.len() == 1 { "1 difference".to_owned() } else { format!("{} differences", drift.len()) };
         format!("{} {count}; nodestrap apply puts it right\n", screen.paint(Paint::Bad, "✗"))

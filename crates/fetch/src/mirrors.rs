@@ -46,10 +46,16 @@ impl fmt::Display for Notice<'_> {
             Self::Asking { what, url } => write!(f, "fetching {what} from {url}"),
             Self::Failed { url, reason } => write!(f, "{url}: {reason}"),
             Self::Resting { what, rest } => write!(f, "fetching {what} again in {} ms", rest.as_millis()),
-            Self::Progress { what, bytes, of } => write!(f, "{what}: {bytes} of {of} bytes"),
+            Self::Progress { what, bytes, of } => write!(f, "{what}: {} of {} MB", tenths(*bytes), tenths(*of)),
             Self::StartingOver { what, why } => write!(f, "fetching {what} from its beginning: {why}"),
         }
     }
+}
+
+/// Of megabytes, for people.
+fn tenths(bytes: u64) -> String {
+    let tenths = bytes.div_ceil(100_000);
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 /// Why an attempt came to nothing.

@@ -84,7 +84,8 @@ fn a_bare_debian_becomes_a_ready_node_goes_to_another_patch_and_back_and_is_bare
         machine
             .wait_until("the other version is gone", PATIENCE, |node| Ok(versions_of_the_kubelet(node)? == 1))
             .expect("it goes when the new one is healthy");
-        machine.run(&["nodestrap", "verify"]).expect("no drift");
+        let verified = machine.run(&["nodestrap", "verify"]).expect("no drift");
+        assert!(verified.contains("the programs of 5 components"), "{verified}");
     }
 
     machine.run(&["nodestrap", "reset", "--yes", "--kubelet-state"]).expect("reset");
