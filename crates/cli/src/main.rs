@@ -64,7 +64,7 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Explain(arguments) => authoring::explain(&arguments, screen),
         Command::Render(arguments) => rendering::run(&arguments, screen),
         Command::Publish(arguments) => publish::publish(&arguments, screen),
-        Command::Artefacts(arguments) => publish::artefacts(&arguments, screen),
+        Command::Artefacts(arguments) => publish::artefacts::run(&arguments, screen),
         Command::Pki(arguments) => pki::run(arguments, screen),
         Command::Plan(arguments) => planning::run(&arguments, screen),
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),

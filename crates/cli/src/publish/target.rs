@@ -46,14 +46,19 @@ impl Known {
         Self { size: bytes.len() as u64, sha256: Sha256::digest(bytes).into() }
     }
 
-    pub(super) fn read(reader: &mut dyn Read) -> std::io::Result<Self> {
-        let (mut hasher, mut size, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
+    pub(super) fn read(reader: &mut dyn Read) -> anyhow::Result<Self> {
+        Self::read_with(reader, |_| Ok(()))
+    }
+
+    /// To the end; whoever wants the bytes gets them piece by piece.
+    fn read_with(reader: &mut dyn Read, mut take: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<Self> {
+        let (mut sum, mut piece) = (Sum::default(), vec![0; PIECE]);
         loop {
             match reader.read(&mut piece)? {
-                0 => return Ok(Self { size, sha256: hasher.finalize().into() }),
+                0 => return Ok(sum.known()),
                 count => {
-                    hasher.update(&piece[..count]);
-                    size += count as u64;
+                    take(&piece[..count])?;
+                    sum.append(&piece[..count])?;
                 }
             }
         }
@@ -151,7 +156,7 @@ impl Target {
                     tell: &|_| (),
                 };
                 let _whole = fetch::download(&download, &mut sum)?;
-                Ok(Some(Known { size: sum.size, sha256: sum.hasher.finalize().into() }))
+                Ok(Some(sum.known()))
             }),
         }
     }
@@ -269,7 +274,9 @@ fn put_into_folder(disk: &RootedDisk, name: &str, source: &Path, known: &Known) 
     let temporary = folder.join(format!(".{}.nodestrap-new", file.to_string_lossy()));
     disk.remove(&temporary)?;
     disk.create(&temporary, FILE_MODE, &[])?;
-    let copied = copy(disk, &temporary, source).and_then(|copied| {
+    let append = |piece: &[u8]| Ok(disk.append(&temporary, piece)?);
+    let copied = std::fs::File::open(source).map_err(anyhow::Error::from);
+    let copied = copied.and_then(|mut file| Known::read_with(&mut file, append)).and_then(|copied| {
         anyhow::ensure!(copied == *known, "{:?} changed while it was read", source.display().to_string());
         disk.sync_file(&temporary)?;
         disk.rename(&temporary, &path)?;
@@ -280,21 +287,6 @@ fn put_into_folder(disk: &RootedDisk, name: &str, source: &Path, known: &Known) 
         let _ = disk.remove(&temporary);
     }
     copied
-}
-
-fn copy(disk: &RootedDisk, to: &Path, source: &Path) -> anyhow::Result<Known> {
-    let mut file = std::fs::File::open(source)?;
-    let mut sum = Sum::default();
-    let mut piece = vec![0; PIECE];
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(Known { size: sum.size, sha256: sum.hasher.finalize().into() }),
-            count => {
-                disk.append(to, &piece[..count])?;
-                sum.append(&piece[..count])?;
-            }
-        }
-    }
 }
 
 fn list_folder(disk: &RootedDisk, folder: &Path, depth: usize, found: &mut Vec<(String, u64)>) -> anyhow::Result<()> {
@@ -317,6 +309,12 @@ fn list_folder(disk: &RootedDisk, folder: &Path, depth: usize, found: &mut Vec<(
 struct Sum {
     hasher: Sha256,
     size: u64,
+}
+
+impl Sum {
+    fn known(self) -> Known {
+        Known { size: self.size, sha256: self.hasher.finalize().into() }
+    }
 }
 
 impl Sink for Sum {
