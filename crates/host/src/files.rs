@@ -171,8 +171,12 @@ pub fn make_folder_durable(disk: &dyn Disk, folder: &Path, mode: u32) -> Result<
 /// Whether an interrupted write left its temporary file beside this path. A power cut can bring one back even after the
 /// switch, on a file system that keeps the new name and forgets that the old one is gone. Writing again removes it.
 pub fn has_leftover(disk: &dyn Disk, path: &Path) -> Result<bool, FileError> {
-    let (_, temporary) = places(path)?;
-    Ok(disk.stat(&temporary)?.is_some())
+    Ok(disk.stat(&leftover_of(path)?)?.is_some())
+}
+
+/// What an interrupted write of this file would leave.
+pub fn leftover_of(path: &Path) -> Result<PathBuf, FileError> {
+    places(path).map(|(_, temporary)| temporary)
 }
 
 /// Removes what [`has_leftover`] tells of; `false` if nothing was there.

@@ -304,7 +304,8 @@ fn lavish() -> Setting {
         "apiServer": "https://10.0.0.10:6443",
         "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "pki/pki/ca.crt"}},
         "networking": {"podCIDRs": ["10.244.0.0/16"], "clusterDNS": ["10.96.0.10", "10.96.0.11"]},
-        "proxy": {"http": "http://proxy.example.com:3128", "noProxy": [".example.com"]},
+        "proxy": {"http": "http://proxy.example.com:3128", "noProxy": [".example.com"],
+            "credentials": {"user": "nodes", "password": "example"}},
         "trust": {
             "certificateAuthorities": [{"name": "a", "certificate": authority}],
             "keyrings": [{"name": "a", "keys": KEYS}],
@@ -340,6 +341,7 @@ fn lavish() -> Setting {
         (&["cluster", "proxy", "http"], json!("http://other.example.com:3128")),
         (&["cluster", "proxy", "https"], json!("http://other.example.com:3128")),
         (&["cluster", "proxy", "noProxy"], json!([".example.org"])),
+        (&["cluster", "proxy", "credentials", "user"], json!("others")),
         (&["cluster", "trust", "certificateAuthorities", "0", "name"], json!("b")),
         (&["cluster", "trust", "keyrings", "0", "keys"], json!(KEYS.replace("\n\n", "\nComment: another\n\n"))),
         (&["cluster", "registryMirrors", "docker.io"], json!(["https://c.example.com"])),

@@ -19,6 +19,7 @@ use crate::failure::{disk_error, file_error};
 use crate::reset;
 use crate::sealed;
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
+use crate::told::DURABLE_REPORT_PATH;
 
 /// What interrupted writes left there is nobody else's, whichever file it was to become.
 const OUR_FOLDERS: [&str; 2] = [STATE_FOLDER, BEFORE_FOLDER];
@@ -121,8 +122,11 @@ fn missing(node: &Node<'_>) -> Result<Option<String>, StepError> {
     if let Some(path) = retakable(disk, &wanted).map_err(|error| disk_error(&error))?.first() {
         return Ok(Some(format!("the copy of {path} is not whole")));
     }
+    // That one is made good when this run is told of, whatever it does.
+    let of_report = files::leftover_of(Path::new(DURABLE_REPORT_PATH)).map_err(|error| file_error(&error))?;
     for folder in OUR_FOLDERS {
-        if let Some(path) = files::leftovers(disk, Path::new(folder)).map_err(|error| file_error(&error))?.first() {
+        let left = files::leftovers(disk, Path::new(folder)).map_err(|error| file_error(&error))?;
+        if let Some(path) = left.iter().find(|path| **path != of_report) {
             return Ok(Some(format!("{}: left over by an interrupted run", path.display())));
         }
     }

@@ -145,10 +145,10 @@ impl Deed<Node<'_>> for Action {
             }
             Self::RetireTrees { .. } => {
                 let surplus = retire::find(disk, &node.tree_digests())?;
-                Ok(match surplus.is_empty() {
-                    true => Condition::AlreadySo,
-                    false => Condition::Needed(surplus.describe()),
-                })
+                // While no kubelet runs nothing can be done, and once one does, a unit takes them away.
+                let is_due =
+                    !surplus.is_empty() && steady::is_active(node.tools.units, &node.bundle.join.kubelet_unit)?;
+                Ok(if is_due { Condition::Needed(surplus.describe()) } else { Condition::AlreadySo })
             }
         }
     }

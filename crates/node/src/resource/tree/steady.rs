@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use bundle::BOOTSTRAP_UNIT;
-use engine::Clock;
+use engine::{Clock, StepError};
 use host::units::{ActiveState, UnitError, Units};
 
 use super::super::host_name;
-use crate::failure::chain;
+use crate::failure::{chain, unit_error};
 
 /// A restarted kubelet is up within seconds.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -18,6 +18,11 @@ const STEADY: Duration = Duration::from_secs(5);
 /// that is still starting then is the one that this run is part of.
 const SKIPPED_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) fn is_active(units: &dyn Units, kubelet: &str) -> Result<bool, StepError> {
+    let state = units.state(&host_name(kubelet)).map_err(|error| unit_error(&error))?;
+    Ok(state.active == ActiveState::Active)
+}
 
 /// `Err`: why nobody can say so yet.
 pub fn wait_for_kubelet(units: &dyn Units, clock: &dyn Clock, kubelet: &str) -> Result<(), String> {
