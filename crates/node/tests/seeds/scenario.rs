@@ -291,7 +291,9 @@ impl Trouble {
 
     /// Whether a run that fails under it can still take back what it has begun.
     fn lets_clean_up(&self) -> bool {
-        self.death.is_none() && self.disk.is_none_or(|(_, _, repeat)| repeat == Repeat::Once)
+        // Of two faults the second may strike what cleans up after the first.
+        let strikes_once = |repeat| repeat == Repeat::Once && self.lost_writes.is_none();
+        self.death.is_none() && self.disk.is_none_or(|(_, _, repeat)| strikes_once(repeat))
     }
 }
 
