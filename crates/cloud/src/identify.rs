@@ -87,15 +87,28 @@ pub fn identify(disk: &dyn Disk, volumes: &dyn Volumes) -> Result<Identified, Cl
         let setting = Setting { platform, by: format!("{IMAGE_KEY} in {COMMAND_LINE}"), address: None };
         return place(setting, disk, volumes);
     }
-    let mut by = NO_MARK.to_owned();
+    by_volume(volumes)
+}
+
+/// A drive that cannot be read may be anybody's, so it does not keep a volume of the next kind from being found. Where there is
+/// none, it is the failure: a machine whose platform cannot be read is not one without a platform. Two that fit end the search.
+fn by_volume(volumes: &dyn Volumes) -> Result<Identified, CloudError> {
+    let (mut by, mut failure) = (NO_MARK.to_owned(), None);
     for (platform, sought) in [(Platform::OpenStack, &openstack::DRIVE), (Platform::NoCloud, &nocloud::VOLUME)] {
-        let Search { volume, unreadable } = volumes.open_labelled(sought)?;
-        if let Some(volume) = volume {
-            return Ok(found(platform, told(volume.to_string(), &unreadable), Place::Volume(volume)));
+        match volumes.open_labelled(sought) {
+            Ok(Search { volume: Some(volume), mut unreadable }) => {
+                unreadable.extend(failure.iter().map(ToString::to_string));
+                return Ok(found(platform, told(volume.to_string(), &unreadable), Place::Volume(volume)));
+            }
+            Ok(Search { volume: None, unreadable }) => by = told(NO_MARK.to_owned(), &unreadable),
+            Err(error) if error.may_pass() => failure = failure.or(Some(error)),
+            Err(error) => return Err(error.into()),
         }
-        by = told(NO_MARK.to_owned(), &unreadable);
     }
-    Ok(found(Platform::Metal, by, Place::Elsewhere))
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(found(Platform::Metal, by, Place::Elsewhere)),
+    }
 }
 
 fn found(platform: Platform, by: String, place: Place) -> Identified {

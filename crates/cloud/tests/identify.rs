@@ -105,3 +105,15 @@ fn two_drives_are_ambiguous_and_named_and_nobody_believes_either() {
     assert!(said.contains("/CONFIG-2 (CONFIG-2) and /dev/disk/by-label/config-2 (config-2)"), "{said}");
     assert!(!error.may_pass(), "somebody has to detach one");
 }
+
+#[test]
+fn a_config_drive_that_cannot_be_read_does_not_hide_a_volume_of_another_platform() {
+    // A folder where the file should be: reading it fails, and not because nothing is there.
+    let below = format!("{}/x", DRIVE.0);
+    let broken = (below.as_str(), "");
+    let (found, by) = platform(&[broken, VOLUME]);
+    assert_eq!(found, Platform::NoCloud);
+    assert!(by.contains("CIDATA") && by.contains("by-label/config-2"), "what was passed over is told: {by}");
+    let error = identify(&machine(&[broken])).err().expect("it may be the drive of the platform");
+    assert!(matches!(&error, CloudError::Volume(_)) && error.may_pass(), "{error}");
+}
