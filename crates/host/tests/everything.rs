@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall panic")]
 #![allow(clippy::disallowed_methods, reason = "the test looks at the real file system from outside")]
 
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,4 +58,20 @@ fn what_somebody_wrote_on_another_file_system_is_on_its_medium() {
     std::fs::write(other.at().join("written"), WORDS).unwrap();
     machine.sync_everything().unwrap();
     assert!(other.holds(WORDS), "it is still in memory only");
+}
+
+#[test]
+fn what_the_medium_holds_is_read_past_what_the_kernel_remembers_of_it() {
+    let Some(other) = OtherDisk::mount() else { return };
+    let machine = RootedDisk::open(Path::new("/")).unwrap();
+    let (path, wrote, lost) = (other.at().join("written"), b"what was written here", [0; 21]);
+    std::fs::write(&path, wrote).unwrap();
+    machine.sync_everything().unwrap();
+    // The medium changes behind the kernel's back, as if it had lost the write.
+    let image = std::fs::read(other.image()).unwrap();
+    let at = image.windows(wrote.len()).position(|window| window == wrote).unwrap();
+    let medium = std::fs::OpenOptions::new().write(true).open(other.image()).unwrap();
+    medium.write_all_at(&lost, at as u64).unwrap();
+    assert_eq!(machine.read(&path, 100).unwrap().unwrap(), wrote, "the kernel still shows it");
+    assert_eq!(machine.read_medium(&path, 100).unwrap().unwrap(), lost);
 }
