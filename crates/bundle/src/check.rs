@@ -122,6 +122,10 @@ fn validate_packages(bundle: &Bundle) -> Result<(), BundleError> {
                 return refuse("has a version that no package has");
             }
         }
+        let is_key = |key: &String| key.len() == 8 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(key) = packages.keys.iter().find(|key| !is_key(key)) {
+            return Err(BundleError::Package { name: key.clone(), problem: "is said to be a key, and is none" });
+        }
         let refuse = |name: &AbsolutePath, problem| Err(BundleError::Package { name: name.to_string(), problem });
         if let Some(path) = packages.settings.iter().find(|path| bundle.file(path).is_none()) {
             return refuse(path, "is said to be a setting of the package manager, and is no file");

@@ -26,6 +26,9 @@ pub struct Packages {
     /// Where the package manager is told of our repositories, one file each; among the settings. Sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repositories: Vec<AbsolutePath>,
+    /// Keys of our repositories, where the package manager keeps them as packages of its own: their last eight digits. Sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
     /// What it learns the proxy from.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

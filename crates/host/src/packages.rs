@@ -4,3 +4,7 @@
 //! [`crate::disk::DiskError`] only: what cannot be parsed is not there.
 
 pub mod dpkg;
+pub mod rpm;
+mod status;
+
+pub use status::{Package, State, Status};

@@ -84,6 +84,7 @@ impl NodeHost {
             identity,
             machine: facts.machine(),
             named: Named::ByDelivery,
+            is_preview: false,
             committed_before: past.committed,
             last_believed: past.last_believed,
             files_are_as_planned: AtomicBool::new(false),
@@ -188,7 +189,7 @@ pub fn preview(
     clock: &dyn Clock,
 ) -> Result<Vec<Preview>, SessionError> {
     let (journal, _) = Journal::open(JournalSnapshot::load(host.disk.as_ref()))?;
-    let executor = host.node(bundle, facts, clock, &Past::of(journal.events()));
+    let executor = Node { is_preview: true, ..host.node(bundle, facts, clock, &Past::of(journal.events())) };
     let done = journal.history(&executor.identity.digest());
     let look = |step: &Step<Action>| {
         let history = History { done_before: done.contains(&step.id) };

@@ -62,8 +62,16 @@ pub(crate) fn render_packages(
     repositories.sort();
     let (programs, commands) = programs(cluster, group)?;
     let environment = proxy.open().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let mut keys: Vec<String> = match manager {
+        PackageManager::Apt => Vec::new(),
+        PackageManager::Dnf => {
+            group.packages.repositories.value.iter().flat_map(PackageRepository::key_names).collect()
+        }
+    };
+    keys.sort();
+    keys.dedup();
     let packages =
-        Packages { manager, packages, programs, commands, settings, repositories, environment, environment_file };
+        Packages { manager, packages, programs, commands, settings, repositories, keys, environment, environment_file };
     Ok(Some((packages, files)))
 }
 

@@ -1,6 +1,7 @@
 //! Values of the section `packages`: repositories, and names and versions as package managers know them.
 
 use bundle::PackageManager;
+use trust::openpgp::{Fingerprint, Keyring};
 
 use crate::contents::PublicKeys;
 use crate::record::item;
@@ -36,6 +37,14 @@ impl PackageRepository {
 
     pub fn is_flat(&self) -> bool {
         self.suite().ends_with('/')
+    }
+
+    /// The last eight digits of each key, in lower case: rpm knows keys by them.
+    pub fn key_names(&self) -> Vec<String> {
+        let keyring = Keyring::parse(self.key.0.as_bytes()).ok();
+        let digits = |fingerprint: &Fingerprint| fingerprint.to_string().to_lowercase();
+        let all = keyring.iter().flat_map(|keyring| keyring.fingerprints().map(digits));
+        all.map(|digits| digits[digits.len().saturating_sub(8)..].to_owned()).collect()
     }
 
     /// Without a port.

@@ -2,9 +2,10 @@
 //!
 //! Parsing is pure. A stanza that says less than it should is left out, as dpkg would refuse it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+pub use super::status::{Package, State, Status};
 use crate::disk::{Disk, DiskError};
 
 pub const STATUS_PATH: &str = "/var/lib/dpkg/status";
@@ -14,33 +15,6 @@ pub const UPDATES_FOLDER: &str = "/var/lib/dpkg/updates";
 pub const LOCKS: [&str; 3] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock"];
 /// Some megabytes on a machine with everything.
 const LIMIT: u64 = 64 * 1024 * 1024;
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    pub packages: BTreeMap<String, Package>,
-    /// A dpkg was interrupted, or is at work now.
-    pub is_interrupted: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Package {
-    pub version: String,
-    pub architecture: String,
-    pub is_held: bool,
-    pub state: State,
-    /// Each is satisfied by any of its names.
-    pub depends: Vec<Vec<String>>,
-    pub provides: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    Installed,
-    /// In dpkg's words: `half-installed`, `unpacked`, `half-configured`, `triggers-awaited`, `triggers-pending`.
-    Interrupted(String),
-    /// Removed, not purged.
-    ConfigFiles,
-}
 
 pub fn load(disk: &dyn Disk) -> Result<Status, DiskError> {
     let text = |path: &Path| -> Result<String, DiskError> {
@@ -131,37 +105,6 @@ fn parse_relations(text: &str) -> Vec<Vec<String>> {
     text.split(',').map(group).filter(|group| !group.is_empty()).collect()
 }
 
-impl Status {
-    /// Those of `removed` without which some package that stays would miss what it depends on.
-    pub fn needed_by_others(&self, removed: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut kept: BTreeSet<String> = BTreeSet::new();
-        loop {
-            let stays = |name: &String| !removed.contains(name) || kept.contains(name);
-            let is_there = |package: &Package| package.state != State::ConfigFiles;
-            let staying = self.packages.iter().filter(|(name, package)| stays(name) && is_there(package));
-            let mut more = BTreeSet::new();
-            for group in staying.flat_map(|(_, package)| &package.depends) {
-                let providers: Vec<&String> = group.iter().flat_map(|name| self.providers(name)).collect();
-                if !providers.iter().any(|name| stays(name)) {
-                    more.extend(providers.into_iter().take(1).cloned());
-                }
-            }
-            if more.is_empty() {
-                return kept;
-            }
-            kept.extend(more);
-        }
-    }
-
-    fn providers<'s>(&'s self, wanted: &str) -> Vec<&'s String> {
-        let gives = |(name, package): &(&String, &Package)| {
-            package.state != State::ConfigFiles
-                && (name.as_str() == wanted || package.provides.iter().any(|provided| provided == wanted))
-        };
-        self.packages.iter().filter(gives).map(|(name, _)| name).collect()
-    }
-}
-
 /// `kubelet_1.36.3-1.1_amd64.deb` as apt names what it downloads: the package, and its version with the epoch.
 pub fn parse_archive_name(file: &str) -> Option<(String, String)> {
     let mut parts = file.strip_suffix(".deb")?.split('_');
@@ -171,6 +114,8 @@ pub fn parse_archive_name(file: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const STATUS: &str = "Package: dpkg\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.21\n\n\

@@ -52,6 +52,8 @@ pub(crate) struct Node<'a> {
     /// As far as it is known now.
     pub(crate) machine: MachineIdentity,
     pub(crate) named: Named,
+    /// Nothing is done, so nothing is started either, not even to ask.
+    pub(crate) is_preview: bool,
     /// Every file, sorted by path.
     pub(crate) files: Vec<File>,
     /// What the bundle and the machine say in the gate; [`Node::whole_gate`] is all that stands there.

@@ -10,20 +10,22 @@
 //! between, or asked to undo it all, knows which dependencies we brought.
 
 pub(crate) mod apt;
+mod dnf;
 pub(crate) mod manager;
+pub(crate) mod transaction;
 mod undo;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bundle::resource::Difference;
 use bundle::resource::package::{compare, missing_program};
+use bundle::resource::{Aspect, Difference};
 use bundle::{Package, PackageManager, Packages};
 use engine::{Condition, History, StepContext, StepError};
 use host::files;
-use host::packages::dpkg::{Status, parse_archive_name};
+use host::packages::{Status, rpm};
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, Before, PackageRecord, RECORD_PATH, Record};
@@ -32,9 +34,9 @@ use crate::checks::program_problem;
 use crate::failure::{disk_error, file_error};
 use crate::prerequisites::is_in_path;
 use crate::reset::{self, ResetAction};
-use crate::sealed;
 use apt::ARCHIVES;
 use manager::{Manager, found};
+use transaction::{TRANSACTION_PATH, Transaction};
 pub(crate) use undo::Undo;
 
 pub(crate) struct PackageFamily;
@@ -42,9 +44,10 @@ pub(crate) struct PackageFamily;
 /// A slow mirror, somebody else's update that is waited for, and questions again and again.
 pub(crate) const PACKAGES_DEADLINE: Duration = Duration::from_secs(1800);
 
-const TRANSACTION_PATH: &str = "/var/lib/nodestrap/packages.json";
-const TRANSACTION_LIMIT: u64 = 1024 * 1024;
-const TRANSACTION_MODE: u32 = 0o600;
+/// The plug-in's package on Red Hat's systems.
+const VERSIONLOCK: &str = "python3-dnf-plugin-versionlock";
+/// What rpm calls a key that packages are signed by; the key's digits follow.
+const KEY: &str = "gpg-pubkey";
 /// For apt's user without rights, too.
 const ARCHIVES_MODE: u32 = 0o755;
 
@@ -65,14 +68,6 @@ pub enum Action {
     RetireArchives,
 }
 
-/// What was downloaded for which wish.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Transaction {
-    wanted: Vec<String>,
-    /// Names of files.
-    archives: Vec<String>,
-}
-
 impl Deed<Node<'_>> for Action {
     fn describe(&self) -> String {
         match self {
@@ -88,6 +83,11 @@ impl Deed<Node<'_>> for Action {
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
         match self {
             Self::CheckPackageManager { manager } => check_manager(node, *manager),
+            Self::FetchPackages { .. } | Self::InstallPackages { .. } | Self::VerifyPackages { .. }
+                if node.is_preview && manager(node).is_dnf() =>
+            {
+                Ok(Condition::Needed("rpm is asked when this is applied: a plan starts no program".to_owned()))
+            }
             Self::FetchPackages { .. } => check_fetched(node),
             Self::InstallPackages { .. } | Self::VerifyPackages { .. } => Ok(match drift(node)?.first() {
                 None => Condition::AlreadySo,
@@ -126,6 +126,16 @@ fn check_manager(node: &Node<'_>, manager: PackageManager) -> Result<Condition, 
         return Err(StepError::permanent(message)
             .with_advice("apply it on a machine, or use source: tree or preinstalled for a folder"));
     }
+    if manager == PackageManager::Dnf {
+        let settings = node.tools.disk.stat(Path::new(rpm::LOCKS_SETTINGS_PATH)).map_err(|error| disk_error(&error))?;
+        let is_wanted = |name: &str| wanted(node).is_ok_and(|packages| packages.find(name).is_some());
+        if settings.is_none() && !is_wanted(VERSIONLOCK) {
+            let message =
+                "dnf has no plug-in versionlock here, so nothing would keep an update from replacing the kubelet";
+            let advice = format!("put {VERSIONLOCK} into the image, or among packages.prerequisites");
+            return Err(StepError::needs_operator(message).with_advice(advice));
+        }
+    }
     Ok(Condition::AlreadySo)
 }
 
@@ -134,19 +144,31 @@ fn wanted<'n>(node: &'n Node<'_>) -> Result<&'n Packages, StepError> {
     packages.ok_or_else(|| StepError::permanent("the plan names packages, which its bundle does not have"))
 }
 
-fn targets(packages: &Packages) -> Vec<String> {
-    packages.packages.iter().map(apt::target).collect()
+fn targets(manager: &Manager<'_>, packages: &Packages) -> Vec<String> {
+    packages.packages.iter().map(|package| manager.target(package)).collect()
 }
 
+/// Of the bundle, or of the packages that an earlier one brought.
 fn manager<'n>(node: &'n Node<'_>) -> Manager<'n> {
-    Manager::new(node.tools, node.bundle.packages.as_ref())
+    let packages = node.bundle.packages.as_ref();
+    let of_system = PackageManager::of(node.bundle.node.os).unwrap_or(PackageManager::Apt);
+    Manager::new(packages.map_or(of_system, |packages| packages.manager), node.tools, packages)
+}
+
+/// What package managers put beside a file that they found changed.
+fn leftovers_of(path: &str) -> impl Iterator<Item = PathBuf> {
+    ["rpmnew", "rpmsave"].into_iter().map(move |ending| PathBuf::from(format!("{path}.{ending}")))
 }
 
 /// All that is not as wanted, packages first.
 fn drift(node: &Node<'_>) -> Result<Vec<Difference>, StepError> {
     let Some(packages) = &node.bundle.packages else { return Ok(Vec::new()) };
-    let status = manager(node).status()?;
+    let manager = manager(node);
+    let status = manager.status()?;
     let mut drift: Vec<Difference> = Vec::new();
+    if manager.is_dnf() && status.is_interrupted {
+        drift.push(Difference::new("package manager", Aspect::Presence, "at rest", "interrupted"));
+    }
     for package in &packages.packages {
         drift.extend(compare(package, found(&status, &package.name).as_ref()));
     }
@@ -170,14 +192,10 @@ fn is_missing(package: &Package, status: &Status) -> bool {
     !compare(package, held.as_ref()).is_empty()
 }
 
-fn load_transaction(node: &Node<'_>) -> Result<Option<Transaction>, StepError> {
-    let bytes = node.tools.disk.read(Path::new(TRANSACTION_PATH), TRANSACTION_LIMIT);
-    Ok(bytes.map_err(|error| disk_error(&error))?.and_then(|bytes| sealed::parse(&bytes)))
-}
-
 /// The transaction for this wish, if all of it is here.
 fn fetched(node: &Node<'_>, packages: &Packages) -> Result<Option<Transaction>, StepError> {
-    let Some(transaction) = load_transaction(node)?.filter(|known| known.wanted == targets(packages)) else {
+    let wanted = targets(&manager(node), packages);
+    let Some(transaction) = transaction::load(node.tools.disk)?.filter(|known| known.wanted == wanted) else {
         return Ok(None);
     };
     for archive in &transaction.archives {
@@ -191,9 +209,13 @@ fn fetched(node: &Node<'_>, packages: &Packages) -> Result<Option<Transaction>, 
 
 fn check_fetched(node: &Node<'_>) -> Result<Condition, StepError> {
     let packages = wanted(node)?;
-    let status = manager(node).status()?;
+    let manager = manager(node);
+    let status = manager.status()?;
     let missing = packages.packages.iter().find(|package| is_missing(package, &status));
     Ok(match missing {
+        None if manager.is_dnf() && status.is_interrupted => {
+            Condition::Needed("rpm was interrupted: what it had begun is brought to its end".to_owned())
+        }
         None => Condition::AlreadySo,
         Some(_) if fetched(node, packages)?.is_some() => Condition::AlreadySo,
         Some(package) => Condition::Needed(format!("{} is not on this machine yet", package.title())),
@@ -204,66 +226,62 @@ fn check_fetched(node: &Node<'_>) -> Result<Condition, StepError> {
 fn fetch(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
     let (packages, manager, disk) = (wanted(node)?, manager(node), node.tools.disk);
     manager.settle(context)?;
+    // With the download dnf takes keys in.
+    keep(node, &manager.status()?, None)?;
     manager.mend(context)?;
     let make_room = || -> Result<(), files::FileError> {
-        files::remove_durable(disk, Path::new(TRANSACTION_PATH))?;
+        transaction::forget(disk)?;
         disk.remove_tree(Path::new(ARCHIVES))?;
         disk.make_folder(Path::new(ARCHIVES), ARCHIVES_MODE)?;
         Ok(())
     };
     make_room().map_err(|error| file_error(&error))?;
-    for repository in &packages.repositories {
-        manager.run("update", apt::update_one(repository), context)?;
-    }
-    let targets = targets(packages);
-    // Lists of the image that are missing, or too old to be of use, are asked for only then.
-    if let Err(first) = manager.run("download", apt::download(&targets), context) {
-        context.detail(format!("{}; the lists of all repositories are fetched", first.message));
-        if let Err(error) = manager.run("update-all", apt::update_all(), context) {
-            context.detail(error.message);
-        }
-        manager.run("download", apt::download(&targets), context)?;
-    }
+    let wanted = targets(&manager, packages);
+    manager.download(&packages.repositories, &wanted, context)?;
     let names = disk.list(Path::new(ARCHIVES)).map_err(|error| disk_error(&error))?;
-    let archives: Vec<String> = names.into_iter().filter(|name| parse_archive_name(name).is_some()).collect();
-    let transaction = Transaction { wanted: targets, archives };
+    let archives: Vec<String> = names.into_iter().filter(|name| manager.parse_archive_name(name).is_some()).collect();
     disk.sync_file_system(Path::new(ARCHIVES)).map_err(|error| disk_error(&error))?;
-    let json = sealed::print(&transaction);
-    files::write_durable(disk, Path::new(TRANSACTION_PATH), TRANSACTION_MODE, &json, None)
-        .map_err(|error| file_error(&error))
+    transaction::write(disk, &Transaction { wanted, archives, begun: false })
 }
 
 fn install(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
     let (packages, manager, disk) = (wanted(node)?, manager(node), node.tools.disk);
     manager.settle(context)?;
     let status = manager.status()?;
-    let missing: Vec<&Package> = packages.packages.iter().filter(|package| is_missing(package, &status)).collect();
+    // Of a transaction that rpm was interrupted in nothing is known.
+    let is_open = manager.is_dnf() && status.is_interrupted;
+    let missing = |status: &Status| packages.packages.iter().any(|package| is_missing(package, status));
+    let changing = packages.packages.iter().filter(|package| is_open || is_missing(package, &status));
     let transaction = fetched(node, packages)?;
-    // A program that is gone although its package is there comes back with it.
-    let lost = missing.is_empty() && programs_are_lost(node)?;
-    let readers: BTreeSet<_> = missing.iter().flat_map(|package| &package.read_by.units).collect();
+    let lost = !is_open && !missing(&status) && programs_are_lost(node)?;
+    let readers: BTreeSet<_> = changing.flat_map(|package| &package.read_by.units).collect();
     node.files_are_as_planned.store(false, Ordering::Relaxed);
     node.forget_starts(readers)?;
     keep(node, &status, transaction.as_ref())?;
     manager.mend(context)?;
-    if !missing.is_empty() {
-        if transaction.is_none() {
+    if missing(&manager.status()?) {
+        let Some(transaction) = &transaction else {
             return Err(StepError::transient("what was downloaded is not here any more")
                 .with_advice("nodestrap apply downloads it again"));
-        }
-        manager.run("install", apt::install_downloaded(&targets(packages)), context)?;
+        };
+        manager.install_downloaded(transaction, context)?;
     }
     if lost {
         let again = packages.packages.iter().filter(|package| package.component.is_some());
-        manager.run("install-again", apt::reinstall(&again.map(apt::target).collect::<Vec<_>>()), context)?;
+        manager.reinstall(&again.map(|package| manager.target(package)).collect::<Vec<_>>(), context)?;
+    }
+    for path in node.files.iter().flat_map(|file| leftovers_of(&file.path)) {
+        disk.remove(&path).map_err(|error| disk_error(&error))?;
     }
     let status = manager.status()?;
     let is_loose = |package: &&Package| {
         package.is_held() && !status.packages.get(&package.name).is_some_and(|found| found.is_held)
     };
-    let loose: Vec<String> = packages.packages.iter().filter(is_loose).map(|package| package.name.clone()).collect();
+    let loose = packages.packages.iter().filter(is_loose);
+    let loose: Vec<(String, String)> =
+        loose.filter_map(|package| Some((package.name.clone(), package.version.clone()?))).collect();
     if !loose.is_empty() {
-        manager.run("hold", apt::hold(&loose), context)?;
+        manager.hold(&loose, context)?;
     }
     // What maintainers' scripts wrote, wherever, is there for ever before this counts as done.
     disk.sync_everything().map_err(|error| disk_error(&error))?;
@@ -279,14 +297,18 @@ fn programs_are_lost(node: &Node<'_>) -> Result<bool, StepError> {
 fn keep(node: &Node<'_>, status: &Status, transaction: Option<&Transaction>) -> Result<(), StepError> {
     let disk = node.tools.disk;
     let mut record = record::load_for_step(disk)?;
-    let archives = transaction.iter().flat_map(|known| &known.archives).filter_map(|file| parse_archive_name(file));
-    let wanted = node.bundle.packages.iter().flat_map(|packages| &packages.packages);
-    let names: BTreeSet<String> = archives.map(|(name, _)| name).chain(wanted.map(|one| one.name.clone())).collect();
+    let manager = manager(node);
+    let archives = transaction.iter().flat_map(|known| &known.archives);
+    let archives = archives.filter_map(|file| manager.parse_archive_name(file)).map(|(name, _)| name);
+    let packages = wanted(node)?;
+    let keys = packages.keys.iter().map(|key| format!("{KEY}-{key}"));
+    let wanted = packages.packages.iter().map(|package| package.name.clone());
+    let names: BTreeSet<String> = archives.chain(keys).chain(wanted).collect();
     for name in names {
         let found = found(status, &name);
         let held = found.as_ref().is_some_and(|found| found.held);
         let before = found.map(|found| found.version);
-        record.packages.entry(name).or_insert(PackageRecord { before, held });
+        record.packages.entry(name).or_insert(PackageRecord { manager: packages.manager, before, held });
     }
     for file in &node.files {
         let is_there = disk.stat(file.path.as_path()).map_err(|error| disk_error(&error))?.is_some();
@@ -349,7 +371,7 @@ fn verify(node: &Node<'_>) -> Result<(), StepError> {
 
 fn forget_archives(tools: &super::Tools<'_>) -> Result<(), StepError> {
     let forget = || -> Result<(), files::FileError> {
-        files::remove_durable(tools.disk, Path::new(TRANSACTION_PATH))?;
+        transaction::forget(tools.disk)?;
         tools.disk.remove_tree(Path::new(ARCHIVES))?;
         // The folder above is ours, too, unless somebody else uses it.
         if let Some(above) = Path::new(ARCHIVES).parent()
@@ -378,13 +400,16 @@ impl Family for PackageFamily {
 
     /// Dependencies go with the last package that needs them.
     fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
-        if record.packages.is_empty() {
+        let manager = manager(node);
+        // A plan starts no program, so what rpm knows is not known to it.
+        if record.packages.is_empty() || (node.is_preview && manager.is_dnf()) {
             return Ok(());
         }
-        let is_wanted =
-            |name: &str| node.bundle.packages.as_ref().is_some_and(|packages| packages.find(name).is_some());
+        let is_key = |packages: &Packages, name: &str| packages.keys.iter().any(|key| name == format!("{KEY}-{key}"));
+        let wants = |packages: &Packages, name: &str| packages.find(name).is_some() || is_key(packages, name);
+        let is_wanted = |name: &str| node.bundle.packages.as_ref().is_some_and(|packages| wants(packages, name));
         let removable: BTreeSet<String> = record.packages.keys().filter(|name| !is_wanted(name)).cloned().collect();
-        let needed = manager(node).status()?.needed_by_others(&removable);
+        let needed = manager.status()?.needed_by_others(&removable);
         let gone = record.packages.iter().filter(|(name, _)| removable.contains(*name) && !needed.contains(*name));
         obsolete.packages.extend(gone.map(|(name, was)| (name.clone(), was.clone())));
         Ok(())
@@ -394,12 +419,14 @@ impl Family for PackageFamily {
         if record.packages.is_empty() {
             return Vec::new();
         }
+        let manager = record.packages.values().next().map_or(PackageManager::Apt, |package| package.manager);
+        let packages = record.packages.keys().cloned().collect();
         vec![UndoStep {
             phase: UndoPhase::RemovePackages,
             id: "remove-packages".to_owned(),
             deadline: PACKAGES_DEADLINE,
             barrier: false,
-            action: ResetAction::Package(Undo::RestorePackages { packages: record.packages.keys().cloned().collect() }),
+            action: ResetAction::Package(Undo::RestorePackages { manager, packages }),
         }]
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use bundle::{TREES_FOLDER, UNIT_FOLDER};
+use bundle::{PackageManager, TREES_FOLDER, UNIT_FOLDER};
 use engine::{Digest, StepError};
 use host::disk::{Disk, DiskError, Kind, Stat};
 use host::files::{self, FileError};
@@ -57,8 +57,9 @@ pub(crate) struct Record {
 }
 
 /// What the package manager had of a package before.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PackageRecord {
+    pub(crate) manager: PackageManager,
     /// Its version; `None`: it was not there.
     pub(crate) before: Option<String>,
     pub(crate) held: bool,

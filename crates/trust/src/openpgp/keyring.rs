@@ -4,7 +4,7 @@ use super::armour::{Block, unarmour};
 use super::error::MAX_KEYRING_BYTES;
 use super::key::Key;
 use super::packets::{Sorted, read_packets, sort_packets};
-use super::{KeyProblem, KeyringError, UnusableKey};
+use super::{Fingerprint, KeyProblem, KeyringError, UnusableKey};
 
 /// Public keys that are trusted to sign. One of them at least can be used; of the others it is known why they cannot.
 #[derive(Clone, Debug)]
@@ -35,6 +35,11 @@ impl Keyring {
         });
         let unusable: Vec<UnusableKey> = lost.chain(problems.into_iter().flatten()).collect();
         Err(if unusable.is_empty() { KeyringError::Empty } else { KeyringError::NoUsableKey { keys: unusable } })
+    }
+
+    /// Of the primary keys, usable or not.
+    pub fn fingerprints(&self) -> impl Iterator<Item = &Fingerprint> {
+        self.keys.iter().map(|key| &key.primary.fingerprint)
     }
 
     pub(super) fn keys(&self) -> &[Key] {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bundle::Package;
-
 /// Where the archives of one transaction lie. Not among what only root may see: apt downloads as a user without rights.
 pub(crate) const ARCHIVES: &str = "/var/cache/nodestrap/packages";
 
@@ -95,14 +93,7 @@ pub(crate) fn purge(names: &[String]) -> Vec<String> {
     [words(&["/usr/bin/dpkg", "--purge"]), names.to_vec()].concat()
 }
 
-/// `kubelet=1.36.3-1.1`, or the name alone.
-pub(crate) fn target(package: &Package) -> String {
-    match &package.version {
-        Some(version) => exact(&package.name, version),
-        None => package.name.clone(),
-    }
-}
-
+/// `kubelet=1.36.3-1.1`.
 pub(crate) fn exact(name: &str, version: &str) -> String {
     format!("{name}={version}")
 }

@@ -2,19 +2,29 @@
 
 use std::collections::BTreeSet;
 
+use bundle::PackageManager;
 use engine::{Condition, History, StepContext, StepError};
-use host::packages::dpkg::{State, Status};
+use host::packages::{State, Status};
 use serde::{Deserialize, Serialize};
 
 use super::super::{Deed, Undoing};
 use super::manager::Manager;
-use super::{apt, forget_archives};
+use super::{forget_archives, leftovers_of};
 use crate::failure::disk_error;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Undo {
-    RestorePackages { packages: Vec<String> },
+    RestorePackages {
+        #[serde(default = "apt")]
+        manager: PackageManager,
+        packages: Vec<String>,
+    },
+}
+
+/// Of plans before there was another one.
+fn apt() -> PackageManager {
+    PackageManager::Apt
 }
 
 /// What has to change so that things are as they were.
@@ -23,7 +33,7 @@ struct Back {
     purged: Vec<String>,
     /// With the version that was there.
     replaced: Vec<(String, String)>,
-    held: Vec<String>,
+    held: Vec<(String, String)>,
     unheld: Vec<String>,
     /// Absent before, and needed by now by somebody else's packages.
     needed: Vec<String>,
@@ -51,7 +61,7 @@ impl Back {
             }
             match (was.held, now.is_held) {
                 (false, true) => back.unheld.push(name.clone()),
-                (true, false) => back.held.push(name.clone()),
+                (true, false) => back.held.push((name.clone(), was.before.clone().unwrap_or_default())),
                 _ => {}
             }
         }
@@ -60,18 +70,27 @@ impl Back {
 
     fn first(&self) -> Option<&String> {
         let replaced = self.replaced.iter().map(|(name, _)| name);
-        self.purged.iter().chain(replaced).chain(&self.held).chain(&self.unheld).next()
+        let held = self.held.iter().map(|(name, _)| name);
+        self.purged.iter().chain(replaced).chain(held).chain(&self.unheld).next()
     }
 }
 
 impl Deed<Undoing<'_>> for Undo {
     fn describe(&self) -> String {
-        let Self::RestorePackages { packages } = self;
+        let Self::RestorePackages { packages, .. } = self;
         format!("{} as they were before", packages.join(" "))
     }
 
-    fn check(&self, on: &Undoing<'_>, _: &History) -> Result<Condition, StepError> {
-        let status = Manager::new(on.tools, None).status()?;
+    fn check(&self, on: &Undoing<'_>, history: &History) -> Result<Condition, StepError> {
+        let Self::RestorePackages { manager, .. } = self;
+        if *manager == PackageManager::Dnf {
+            // Whoever only looks starts no program.
+            return Ok(match history.done_before {
+                true => Condition::AlreadySo,
+                false => Condition::Needed("rpm is asked what is there when this is done".to_owned()),
+            });
+        }
+        let status = Manager::new(*manager, on.tools, None).status()?;
         Ok(match Back::of(on, &status).first() {
             None => Condition::AlreadySo,
             Some(name) => Condition::Needed(format!("package {name} is not as it was before")),
@@ -79,7 +98,8 @@ impl Deed<Undoing<'_>> for Undo {
     }
 
     fn apply(&self, on: &Undoing<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
-        let manager = Manager::new(on.tools, None);
+        let Self::RestorePackages { manager, .. } = self;
+        let manager = Manager::new(*manager, on.tools, None);
         if !on.tools.units.run_processes() {
             return Err(StepError::permanent("packages cannot be removed in a folder that stands for a machine"));
         }
@@ -87,10 +107,10 @@ impl Deed<Undoing<'_>> for Undo {
         manager.mend(context)?;
         let back = Back::of(on, &manager.status()?);
         if !back.unheld.is_empty() {
-            manager.run("unhold", apt::unhold(&back.unheld), context)?;
+            manager.unhold(&back.unheld, context)?;
         }
         if !back.purged.is_empty() {
-            manager.run("purge", apt::purge(&back.purged), context)?;
+            manager.remove(&back.purged, context)?;
         }
         for name in &back.needed {
             context.detail(format!("package {name} stays: others that are installed by now need it"));
@@ -99,7 +119,10 @@ impl Deed<Undoing<'_>> for Undo {
             replace(&manager, &back.replaced, context);
         }
         if !back.held.is_empty() {
-            manager.run("hold", apt::hold(&back.held), context)?;
+            manager.hold(&back.held, context)?;
+        }
+        for path in on.record.files.keys().flat_map(|path| leftovers_of(path)) {
+            on.tools.disk.remove(&path).map_err(|error| disk_error(&error))?;
         }
         on.tools.disk.sync_everything().map_err(|error| disk_error(&error))?;
         forget_archives(&on.tools)
@@ -108,12 +131,8 @@ impl Deed<Undoing<'_>> for Undo {
 
 /// A repository may have dropped it, or not be reached: then it stays, and is told of.
 fn replace(manager: &Manager<'_>, packages: &[(String, String)], context: &StepContext<'_>) {
-    let targets: Vec<String> = packages.iter().map(|(name, version)| apt::exact(name, version)).collect();
-    let again = || {
-        manager.run("update-all", apt::update_all(), context)?;
-        manager.run("install-former", apt::install_from_repositories(&targets), context)
-    };
-    if let Err(error) = again() {
+    let targets: Vec<String> = packages.iter().map(|(name, version)| manager.exact(name, version)).collect();
+    if let Err(error) = manager.install_former(&targets, context) {
         let names: Vec<String> = packages.iter().map(|(name, version)| format!("{name} {version}")).collect();
         context.detail(format!("{} cannot be had again, what is there stays: {}", names.join(", "), error.message));
     }
