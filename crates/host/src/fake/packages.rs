@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::disk::FakeDisk;
 use crate::disk::{Disk as _, DiskError};
-use crate::packages::dpkg::{STATUS_PATH, State, Status, load};
+use crate::packages::dpkg::{STATUS_PATH, State, Status, load, parse_status};
 
 /// What repositories have, by name and version.
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ impl FakeRepository {
         let has = |word: &str| words.contains(&word);
         match words.first().copied().unwrap_or_default() {
             "/usr/bin/apt-get" if has("update") => self.reach().map(|()| Vec::new()),
-            "/usr/bin/apt-get" if status.is_interrupted => {
+            "/usr/bin/apt-get" if status.packages.values().any(waits_to_be_configured) => {
                 Err("E: dpkg was interrupted, you must manually run 'dpkg --configure -a'".to_owned())
             }
             "/usr/bin/apt-get" if has("--download-only") => self.download(&words, &status),
@@ -121,30 +121,22 @@ impl FakeRepository {
         }
         let mut operations: Vec<Operation> = Vec::new();
         for (name, version) in &order {
-            let (first, second) = (name.clone(), name.clone());
-            let (old, new, package) =
-                (version.clone(), version.clone(), self.packages[&(name.clone(), version.clone())].clone());
-            let depends = package.depends.clone();
-            let again = depends.clone();
-            operations.push(Box::new(move |disk| {
-                set(disk, &first, Some((&old, "unpacked")), &depends)?;
-                for (path, content) in &package.files {
-                    write(disk, path, 0o755, content)?;
-                }
-                for (path, content) in &package.conffiles {
-                    if disk.stat(Path::new(path))?.is_none() {
-                        write(disk, path, 0o644, content)?;
-                    }
-                }
-                Ok(())
-            }));
-            operations.push(Box::new(move |disk| set(disk, &second, Some((&new, "installed")), &again)));
+            let package = self.packages[&(name.clone(), version.clone())].clone();
+            let state = |state: &'static str| -> Operation {
+                let (name, version, depends) = (name.clone(), version.clone(), package.depends.clone());
+                Box::new(move |disk| set(disk, &name, Some((&version, state)), &depends))
+            };
+            operations.push(state(HALF_INSTALLED));
+            let brought = package.clone();
+            operations.push(Box::new(move |disk| unpack(disk, &brought)));
+            operations.push(state("unpacked"));
+            operations.push(state("installed"));
         }
         Ok(operations)
     }
 
     fn configure(&self, status: &Status) -> Vec<Operation> {
-        let cut_off = status.packages.iter().filter(|(_, package)| matches!(package.state, State::Interrupted(_)));
+        let cut_off = status.packages.iter().filter(|(_, package)| waits_to_be_configured(package));
         let operation = |(name, package): (&String, &crate::packages::dpkg::Package)| -> Operation {
             let (name, version) = (name.clone(), package.version.clone());
             let depends: Vec<String> = package.depends.iter().flatten().cloned().collect();
@@ -176,6 +168,25 @@ impl FakeRepository {
     }
 }
 
+fn unpack(disk: &FakeDisk, package: &FakePackage) -> Result<(), DiskError> {
+    for (path, content) in &package.files {
+        write(disk, path, 0o755, content)?;
+    }
+    for (path, content) in &package.conffiles {
+        if disk.stat(Path::new(path))?.is_none() {
+            write(disk, path, 0o644, content)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which no configuring brings to its end, but only another installation.
+const HALF_INSTALLED: &str = "half-installed";
+
+fn waits_to_be_configured(package: &crate::packages::dpkg::Package) -> bool {
+    matches!(&package.state, State::Interrupted(state) if state != HALF_INSTALLED)
+}
+
 /// The names behind the options.
 fn wanted<'w>(words: &'w [&str]) -> impl Iterator<Item = &'w str> {
     let is_value = |index: usize| index > 0 && words[index - 1] == "-o";
@@ -203,8 +214,10 @@ fn mark(words: &[&str]) -> Operation {
 fn write(disk: &FakeDisk, path: &str, mode: u32, content: &str) -> Result<(), DiskError> {
     let (path, new) = (Path::new(path), format!("{path}.dpkg-new"));
     let new = Path::new(&new);
-    if let Some(folder) = path.parent() {
+    // Machines have these folders for ever; this one may be new.
+    for folder in path.ancestors().skip(1).filter(|folder| folder.parent().is_some()) {
         disk.make_folder(folder, 0o755)?;
+        folder.parent().map_or(Ok(()), |above| disk.sync_folder(above))?;
     }
     disk.remove(new)?;
     disk.create(new, mode, content.as_bytes())?;
@@ -235,11 +248,11 @@ fn print(status: &Status) -> String {
 fn set(disk: &FakeDisk, name: &str, to: Option<(&str, &str)>, depends: &[String]) -> Result<(), DiskError> {
     let mut status = load(disk)?;
     let is_held = status.packages.remove(name).is_some_and(|package| package.is_held);
-    let mut text = print(&status);
     if let Some((version, state)) = to {
-        text.push_str(&stanza(name, version, if is_held { "hold" } else { "install" }, state, depends));
+        let want = if is_held { "hold" } else { "install" };
+        status.packages.extend(parse_status(&stanza(name, version, want, state, depends)).packages);
     }
-    write(disk, STATUS_PATH, 0o644, &text)
+    write(disk, STATUS_PATH, 0o644, &print(&status))
 }
 
 fn hold_one(disk: &FakeDisk, name: &str, is_held: bool) -> Result<(), DiskError> {

@@ -252,6 +252,8 @@ impl Units for SystemdUnits {
         let (name, properties) = (transient.unit.0.clone(), transient.properties());
         self.ask("run", &transient.unit.0, deadline, |bus, manager| async move {
             wait_for_end(&bus, &manager, &name).await?;
+            // Of a run that we gave up waiting for we may still hold it, and its name would be taken.
+            let _ = manager.unref_unit(&name).await;
             let mut removed = manager.receive_job_removed_with_args(&[(2, name.as_str())]).await?;
             let job = manager.start_transient_unit(&name, "fail", &properties, &[]).await?;
             let result = watch_job(&mut removed, &job, look).await?;

@@ -1,7 +1,7 @@
 //! Packages on a node: downloaded whole before anything changes, installed without the network, held, and taken back.
 //!
 //! ```text
-//! /var/cache/nodestrap/packages/          the archives of one transaction, dependencies included
+//! /var/cache/nodestrap-packages/          the archives of one transaction, dependencies included
 //! /var/lib/nodestrap/packages.json        which they are: written when all of them are there
 //! /run/nodestrap/packages/WHAT.log        what the package manager said, for root
 //! ```
@@ -373,15 +373,9 @@ fn forget_archives(tools: &super::Tools<'_>) -> Result<(), StepError> {
     let forget = || -> Result<(), files::FileError> {
         transaction::forget(tools.disk)?;
         tools.disk.remove_tree(Path::new(ARCHIVES))?;
-        // The folder above is ours, too, unless somebody else uses it.
-        if let Some(above) = Path::new(ARCHIVES).parent()
-            && tools.disk.stat(above)?.is_some()
-        {
-            if tools.disk.list(above)?.is_empty() {
-                tools.disk.remove(above)?;
-            } else {
-                tools.disk.sync_folder(above)?;
-            }
+        match Path::new(ARCHIVES).parent() {
+            Some(above) if tools.disk.stat(above)?.is_some() => tools.disk.sync_folder(above)?,
+            _ => {}
         }
         Ok(())
     };

@@ -281,6 +281,10 @@ impl Inputs<'_> {
                 ),
                 "write preinstalled or tree, or use another system",
             ),
+            SourceKind::Package if PackageManager::of(os) == Some(PackageManager::Dnf) => refuse(
+                format!("packages of {os} are not there yet: nodestrap installs them by apt only"),
+                "write preinstalled or tree",
+            ),
             SourceKind::Package if of.contains(&Component::Containerd) && self.runtime != Runtime::Containerd => {
                 refuse(
                     format!("{} comes with the image: nodestrap installs no packages of it", self.runtime),

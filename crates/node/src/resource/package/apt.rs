@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Where the archives of one transaction lie. Not among what only root may see: apt downloads as a user without rights.
-pub(crate) const ARCHIVES: &str = "/var/cache/nodestrap/packages";
+pub(crate) const ARCHIVES: &str = "/var/cache/nodestrap-packages";
 
 /// Whoever waited for a lock before us may take it once more.
 const LOCK_SECONDS: u64 = 60;

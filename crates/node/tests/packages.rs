@@ -1,0 +1,334 @@
+//! Programs as packages: downloaded whole before anything changes, installed and held, mended after any interruption, and
+//! taken back with every dependency that came along.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bundle::{AbsolutePath, Bundle, File};
+use engine::{ErrorClass, Report, RunOutcome};
+use host::disk::Disk as _;
+use host::fake::{Crash, FakePackage, Moment};
+use host::packages::dpkg::{self, STATUS_PATH};
+use host::units::UnitName;
+use node::ResetOptions;
+use support::{FakeNode, GATE, clock, expect_converged, surroundings};
+
+const CONFIG: &str = "/etc/containerd/config.toml";
+const SOURCE: &str = "/etc/apt/sources.list.d/nodestrap-lab.sources";
+/// Of the image, and needed by nobody else.
+const IMAGE: &str = "Package: base\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\nDepends: libc\n\n\
+    Package: libc\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2\n\n";
+
+/// kubelet, kubectl and containerd of these versions, and what the host needs.
+fn bundle(kubelet: &str) -> Bundle {
+    let components = format!(
+        "  source: package\n  components: {{kubelet: {{version: {kubelet}}}, kubectl: {{version: {kubelet}}}, \
+         containerd: {{version: 2.4.2-1}}}}\n"
+    );
+    with_source(support::render("", &components))
+}
+
+fn with_source(mut bundle: Bundle) -> Bundle {
+    let path = AbsolutePath::new(SOURCE).expect("a path");
+    bundle.files.push(File::public(path.clone(), "Types: deb\n"));
+    bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
+    if let Some(packages) = &mut bundle.packages {
+        packages.settings.push(path.clone());
+        packages.repositories.push(path);
+    }
+    bundle.validate().expect("it keeps the rules");
+    bundle
+}
+
+fn package(depends: &[&str], files: &[&str], conffiles: &[(&str, &str)]) -> FakePackage {
+    let owned = |text: &&str| (*text).to_owned();
+    FakePackage {
+        depends: depends.iter().map(owned).collect(),
+        files: files.iter().map(|path| ((*path).to_owned(), "program".to_owned())).collect(),
+        conffiles: conffiles.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect(),
+    }
+}
+
+/// A machine without any of it, and a repository that has it all.
+fn machine(bundle: &Bundle) -> FakeNode {
+    let node = FakeNode::new(bundle);
+    put(&node, STATUS_PATH, IMAGE);
+    let plugins = ["bridge", "host-local", "loopback", "portmap"].map(|name| format!("/opt/cni/bin/{name}"));
+    let plugins: Vec<&str> = plugins.iter().map(String::as_str).collect();
+    node.units.repository(|repository| {
+        for version in ["1.36.3-1.1", "1.36.3-1.2"] {
+            repository.add("kubelet", version, package(&["kubernetes-cni", "iptables"], &["/usr/bin/kubelet"], &[]));
+            repository.add("kubectl", version, package(&[], &["/usr/bin/kubectl"], &[]));
+        }
+        let brought = [(CONFIG, "as its maker likes it")];
+        repository.add("containerd", "2.4.2-1", package(&["runc"], &["/usr/bin/containerd"], &brought));
+        repository.add("runc", "1.5.2-1", package(&[], &["/usr/sbin/runc"], &[]));
+        repository.add("kubernetes-cni", "1.9-1", package(&[], &plugins, &[]));
+        repository.add("iptables", "1:1.8-2", package(&["libnftnl"], &["/usr/sbin/iptables"], &[]));
+        repository.add("libnftnl", "1.2-1", package(&[], &["/usr/lib/libnftnl.so"], &[]));
+        repository.add("conntrack", "1.4-2", package(&[], &["/usr/sbin/conntrack"], &[]));
+    });
+    node
+}
+
+fn put(node: &FakeNode, path: &str, content: &str) {
+    host::files::write_durable(&node.disk.uncounted(), Path::new(path), 0o644, content.as_bytes(), None)
+        .expect("written");
+}
+
+/// Name, version, state, and whether it is held.
+fn installed(node: &FakeNode) -> BTreeMap<String, String> {
+    let status = dpkg::load(&node.disk).expect("readable");
+    let text = |package: &dpkg::Package| {
+        let held = if package.is_held { ", held" } else { "" };
+        format!("{} {:?}{held}", package.version, package.state)
+    };
+    status.packages.iter().map(|(name, package)| (name.clone(), text(package))).collect()
+}
+
+fn reset(node: &FakeNode, bundle: &Bundle, case: &str) {
+    let (clock, options) = (clock(), ResetOptions::default());
+    let (report, _) = node::reset(&node.host(), Some(bundle), options, &surroundings(&clock, 0)).expect("it runs");
+    if let Some(report) = report {
+        expect_converged(&report, case);
+    }
+}
+
+fn apply(node: &FakeNode, bundle: &Bundle, case: &str) -> Report {
+    let report = node.apply(bundle, 0).unwrap_or_else(|error| panic!("{case}: {error}"));
+    expect_converged(&report, case);
+    node.assert_gate_tells_the_truth(bundle, case);
+    report
+}
+
+#[test]
+fn exact_versions_are_installed_and_held_with_all_that_they_need_and_a_second_run_does_nothing() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    let found = installed(&node);
+    assert_eq!(found["kubelet"], "1.36.3-1.1 Installed, held");
+    assert_eq!(found["containerd"], "2.4.2-1 Installed, held");
+    assert_eq!(found["iptables"], "1:1.8-2 Installed", "what the host needs follows the system's updates");
+    assert_eq!(found["runc"], "1.5.2-1 Installed");
+    let again = node.apply(&bundle, 1).expect("it runs");
+    assert_eq!(again.outcome, RunOutcome::NothingToDo, "{again:?}");
+    assert!(node.disk.stat(Path::new("/var/cache/nodestrap-packages")).expect("readable").is_none(), "archives stayed");
+}
+
+#[test]
+fn the_configuration_that_a_package_brings_gives_way_to_ours_and_is_nobodys_change() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    let config = node.disk.read(Path::new(CONFIG), 1 << 20).expect("readable").expect("there");
+    assert_eq!(config, bundle.file(CONFIG).expect("of the bundle").content[..]);
+    reset(&node, &bundle, "nothing was changed by anybody");
+    assert!(node.disk.stat(Path::new(CONFIG)).expect("readable").is_none());
+}
+
+#[test]
+fn a_repository_that_is_down_leaves_a_running_node_as_it_is() {
+    let (old, new) = (bundle("1.36.3-1.1"), bundle("1.36.3-1.2"));
+    let node = machine(&old);
+    apply(&node, &old, "first boot");
+    let (tree, before) = (node.tree(), installed(&node));
+    node.units.repository(|repository| repository.is_down = true);
+    let report = node.apply(&new, 0).expect("it runs");
+    let RunOutcome::Failed { class, message, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
+    assert!(*class == ErrorClass::Transient && message.contains("update of packages failed"), "{message}");
+    assert!(node.gate_is_open());
+    assert_eq!(installed(&node), before);
+    node.units.repository(|repository| repository.is_down = false);
+    apply(&node, &new, "when it is back");
+    assert_eq!(installed(&node)["kubelet"], "1.36.3-1.2 Installed, held");
+    apply(&node, &old, "and back again");
+    assert_eq!(installed(&node), before);
+    assert_eq!(node.tree(), tree);
+}
+
+#[test]
+fn another_version_restarts_its_readers_and_nobody_else() {
+    let (old, new) = (bundle("1.36.3-1.1"), bundle("1.36.3-1.2"));
+    let node = machine(&old);
+    apply(&node, &old, "first boot");
+    let runs = |unit: &str| node.units.runs(&UnitName(unit.to_owned()));
+    let (kubelet, containerd) = (runs("kubelet.service"), runs("containerd.service"));
+    apply(&node, &new, "another kubelet");
+    assert!(runs("kubelet.service") > kubelet);
+    assert_eq!(runs("containerd.service"), containerd);
+}
+
+#[test]
+fn drift_is_named_and_mended() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    let text = String::from_utf8(node.disk.read(Path::new(STATUS_PATH), 1 << 20).expect("readable").expect("there"));
+    let text = text.expect("text").replace("Status: hold ok", "Status: install ok");
+    put(&node, STATUS_PATH, &text);
+    let drift = node::verify(&node.host(), &bundle, &clock()).expect("looked at").drift;
+    let first = drift.first().expect("there is some");
+    assert_eq!((first.subject.as_str(), first.found.as_str()), ("package containerd", "not held"));
+    apply(&node, &bundle, "mended");
+    assert!(node::verify(&node.host(), &bundle, &clock()).expect("looked at").drift.is_empty());
+}
+
+#[test]
+fn a_reset_leaves_packages_and_holds_as_they_were() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    let runc = "Package: runc\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.5.2-1\n\n";
+    put(&node, STATUS_PATH, &[IMAGE, runc].concat());
+    let image = node.disk.uncounted();
+    let runc = Path::new("/usr/sbin/runc");
+    host::files::write_durable(&image, runc, 0o755, b"program", None).expect("written");
+    let before = installed(&node);
+    apply(&node, &bundle, "first boot");
+    reset(&node, &bundle, "reset");
+    assert_eq!(installed(&node), before);
+    // Folders that packages made and dpkg leaves are nobody's harm; no file of ours is left.
+    for path in [SOURCE, GATE, "/var/lib/nodestrap", "/usr/bin/kubelet"] {
+        assert!(node.disk.stat(Path::new(path)).expect("readable").is_none(), "{path}");
+    }
+}
+
+#[test]
+fn what_others_need_by_then_stays() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    let text = String::from_utf8(node.disk.read(Path::new(STATUS_PATH), 1 << 20).expect("readable").expect("there"));
+    let user =
+        "Package: firewall\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\nDepends: iptables\n\n";
+    put(&node, STATUS_PATH, &(text.expect("text") + user));
+    reset(&node, &bundle, "reset");
+    let left: Vec<String> = installed(&node).into_keys().collect();
+    assert_eq!(left, ["base", "firewall", "iptables", "libc", "libnftnl"]);
+}
+
+#[test]
+fn what_a_new_bundle_does_not_want_goes_with_all_that_only_it_needed() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    let mut fewer = bundle.clone();
+    let packages = fewer.packages.as_mut().expect("there are some");
+    packages.packages.retain(|package| !["kubectl", "conntrack"].contains(&package.name.as_str()));
+    packages.commands.retain(|command| command != "kubectl");
+    apply(&node, &fewer, "fewer");
+    let fresh = machine(&fewer);
+    apply(&fresh, &fewer, "a fresh one");
+    assert_eq!(installed(&node), installed(&fresh), "however a node got here, it equals a fresh one");
+}
+
+#[test]
+fn an_interrupted_dpkg_of_somebody_else_is_mended_first() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    put(&node, STATUS_PATH, &IMAGE.replacen("install ok installed", "install ok half-configured", 1));
+    apply(&node, &bundle, "after somebody's dpkg was killed");
+    assert_eq!(installed(&node)["base"], "1 Installed");
+    let commands = node.units.commands();
+    assert!(commands.iter().any(|command| command.ends_with(&["--configure".to_owned(), "-a".to_owned()])));
+}
+
+#[test]
+fn no_command_line_has_more_than_it_needs_and_no_shell() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    for command in node.units.commands() {
+        let program = command[0].as_str();
+        assert!(["/usr/bin/apt-get", "/usr/bin/apt-mark", "/usr/bin/dpkg"].contains(&program), "{command:?}");
+    }
+}
+
+/// Where two machines differ, for people who look why.
+fn differing(one: &FakeNode, other: &FakeNode) -> Vec<String> {
+    let (one, other) = (one.disk.snapshot(), other.disk.snapshot());
+    let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    let differ = paths.into_iter().filter(|path| one.get(*path) != other.get(*path));
+    let paths = differ.map(|path| path.display().to_string());
+    paths.filter(|path| !support::STORY.iter().any(|story| path.starts_with(story))).collect()
+}
+
+fn kinds() -> impl Iterator<Item = (Crash, Moment)> {
+    [Crash::ProcessKill, Crash::PowerLoss]
+        .into_iter()
+        .flat_map(|crash| [Moment::Before, Moment::Midway, Moment::After].map(move |moment| (crash, moment)))
+}
+
+#[test]
+fn a_crash_at_every_effect_ends_in_the_same_packages_and_files() {
+    let bundle = bundle("1.36.3-1.1");
+    let clean = machine(&bundle);
+    let before = clean.disk.operations();
+    apply(&clean, &bundle, "clean");
+    let (tree, packages, effects) = (clean.tree(), installed(&clean), clean.disk.operations() - before);
+    let mut seed = 0;
+    for at in 1..=effects {
+        for (crash, moment) in kinds() {
+            seed += 1;
+            let case = format!("seed {seed}: {crash:?} {moment:?} effect {at}");
+            let node = machine(&bundle);
+            node.disk.crash_point().crash_at(at, moment);
+            let _ = node.apply(&bundle, seed);
+            let wreck = node.after(crash, seed);
+            wreck.assert_gate_tells_the_truth(&bundle, &case);
+            apply(&wreck, &bundle, &case);
+            assert_eq!(installed(&wreck), packages, "{case}");
+            assert_eq!(wreck.tree(), tree, "{case}: {:?}", differing(&wreck, &clean));
+        }
+    }
+    assert!(seed > 500, "{seed}");
+}
+
+#[test]
+fn a_reset_after_a_crash_at_any_effect_leaves_the_packages_of_the_image() {
+    let bundle = bundle("1.36.3-1.1");
+    let clean = machine(&bundle);
+    let (image, before) = (installed(&clean), clean.disk.operations());
+    apply(&clean, &bundle, "clean");
+    let effects = clean.disk.operations() - before;
+    for at in 1..=effects {
+        for (crash, moment) in kinds() {
+            let case = format!("{crash:?} {moment:?} effect {at}");
+            let node = machine(&bundle);
+            node.disk.crash_point().crash_at(at, moment);
+            let _ = node.apply(&bundle, at);
+            let wreck = node.after(crash, at);
+            reset(&wreck, &bundle, &case);
+            assert_eq!(installed(&wreck), image, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_that_crashes_is_finished_by_the_next() {
+    let bundle = bundle("1.36.3-1.1");
+    let complete = || {
+        let node = machine(&bundle);
+        apply(&node, &bundle, "complete");
+        node
+    };
+    let clean = complete();
+    let before = clean.disk.operations();
+    reset(&clean, &bundle, "clean");
+    let (tree, packages, effects) = (clean.tree(), installed(&clean), clean.disk.operations() - before);
+    for at in 1..=effects {
+        for (crash, moment) in kinds() {
+            let case = format!("{crash:?} {moment:?} effect {at}");
+            let node = complete();
+            node.disk.crash_point().crash_at(at, moment);
+            let (clock, options) = (clock(), ResetOptions::default());
+            let _ = node::reset(&node.host(), Some(&bundle), options, &surroundings(&clock, at));
+            let wreck = node.after(crash, at);
+            reset(&wreck, &bundle, &case);
+            assert_eq!(installed(&wreck), packages, "{case}");
+            assert_eq!(wreck.tree(), tree, "{case}");
+        }
+    }
+}
