@@ -24,13 +24,17 @@ pub enum Desired {
 
 /// What the file system of a node brings before anybody has done anything to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum NodeImage {
     /// Debian with kubelet, containerd, runc and CNI plug-ins, as images for nodes are made.
     #[default]
     Complete,
     /// Debian with what a host must have, such as iptables and conntrack, and nothing of Kubernetes or its runtime.
     Bare,
+    /// Bare, and iptables and conntrack have to be installed, too: Debian as its installer leaves it.
+    Minimal,
+    /// The same with dnf and rpm, and without apt and dpkg.
+    RedHat,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
