@@ -24,13 +24,16 @@ const PRESET: &str = "enable nodestrap-lab-*\nenable k8s-node-bootstrap.service\
 const MACROS: &str = "%_dbpath /var/lib/rpm\n";
 /// Keeps copies of packages and offers them as a repository that nobody signed.
 const LOCAL_PLUGIN: &str = "[main]\nenabled = 0\n";
+/// Debian's own would have it configure apt besides.
+const CLOUD_INIT: &str = "cloud_config_modules: [runcmd]\n";
 
 /// A layer over the minimal one that passes for Red Hat's. `base` is the RPM that says what there is already.
 pub(super) fn part(root: &Path, minimal: &Path, base: &Path) -> Part {
     let paths = [root, minimal, base].map(Path::to_owned);
     let names = paths.each_ref().map(|path| path.file_name().unwrap_or_default().as_encoded_bytes());
     let installed = DNF.join(" ");
-    let texts = [&installed, DEBIANS_OWN, RHEL, PRESET, MACROS, LOCAL_PLUGIN, "layout 1"].map(str::as_bytes);
+    let texts =
+        [&installed, DEBIANS_OWN, RHEL, PRESET, MACROS, LOCAL_PLUGIN, CLOUD_INIT, "layout 1"].map(str::as_bytes);
     let key = key(&[names.as_slice(), texts.as_slice()].concat());
     let [root, minimal, base] = paths;
     Part {
@@ -45,6 +48,8 @@ pub(super) fn part(root: &Path, minimal: &Path, base: &Path) -> Part {
                 write_file(&merged.join("usr/lib/systemd/system-preset/00-nodestrap-lab.preset"), PRESET)?;
                 write_file(&merged.join("etc/rpm/macros"), MACROS)?;
                 write_file(&merged.join("etc/dnf/plugins/local.conf"), LOCAL_PLUGIN)?;
+                write_file(&merged.join("etc/cloud/cloud.cfg.d/91-nodestrap-lab-red-hat.cfg"), CLOUD_INIT)?;
+                std::fs::create_dir_all(merged.join("etc/yum.repos.d"))?;
                 let inside = "base.rpm";
                 std::fs::copy(base_rpm(&base)?, merged.join(inside))?;
                 let mut rpm = Command::new("chroot");

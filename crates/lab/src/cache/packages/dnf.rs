@@ -170,7 +170,13 @@ fn deb_of(debs: &Path, name: &str) -> Result<PathBuf> {
 
 fn sign(folder: &Path, key: &GnuPg, log: &Path) -> Result<()> {
     let mut command = Command::new("rpmsign");
-    command.env("GNUPGHOME", key.home()).args(["--define", "_gpg_name lab@nodestrap.local", "--addsign"]);
+    command.env("GNUPGHOME", key.home()).args([
+        "--define",
+        "_gpg_name lab@nodestrap.local",
+        "--define",
+        "__gpg /usr/bin/gpg",
+        "--addsign",
+    ]);
     for entry in std::fs::read_dir(folder).context("listing the packages")? {
         command.arg(entry?.path());
     }
