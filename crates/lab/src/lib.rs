@@ -55,6 +55,7 @@ mod worker_spec;
 
 pub use cache::{Consumers, PackageManager, Patch, ReleaseFile, prepare, prepare_releases};
 pub use command::{output_text, stdout_of};
+pub use flatcar::stand_in_for_flatcar;
 pub use flow::Flow;
 pub use keeper::keep_node;
 pub use lab::{Lab, LabOptions, Lifetime};

@@ -35,6 +35,24 @@ pub enum NodeImage {
     Minimal,
     /// The same with dnf and rpm, and without apt and dpkg.
     RedHat,
+    /// With containerd and runc, a read-only `/usr`, and nothing of Kubernetes.
+    Flatcar,
+}
+
+/// Whether a system may change its own programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usr {
+    Writable,
+    ReadOnly,
+}
+
+impl NodeImage {
+    pub(crate) fn usr(self) -> Usr {
+        match self {
+            Self::Flatcar => Usr::ReadOnly,
+            Self::Complete | Self::Bare | Self::Minimal | Self::RedHat => Usr::Writable,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -101,7 +101,7 @@ pub fn prepare_releases(cache: &Cache) -> Result<()> {
     for manager in [PackageManager::Apt, PackageManager::Dnf] {
         package_repositories(cache, manager)?;
     }
-    for image in [NodeImage::Minimal, NodeImage::RedHat] {
+    for image in [NodeImage::Minimal, NodeImage::RedHat, NodeImage::Flatcar] {
         layers(cache, image)?;
     }
     kube_proxy_image(cache).map(drop)
@@ -126,6 +126,10 @@ pub(crate) fn layers(cache: &Cache, image: NodeImage) -> Result<Vec<PathBuf>> {
             let packages = package_repositories(cache, PackageManager::Dnf)?;
             let red_hat = red_hat::part(&cache.node_root, &minimal, &packages).ensure(&folder)?;
             vec![cache.node_base.clone(), layer::of(&red_hat), layer::of(&minimal)]
+        }
+        NodeImage::Flatcar => {
+            let flatcar = root::flatcar(&programs::runtime().ensure(&folder)?)?.ensure(&folder)?;
+            vec![flatcar, cache.node_base.clone()]
         }
     };
     Ok([over_debian, vec![cache.node_root.clone()]].concat())

@@ -130,6 +130,27 @@ pub(super) fn image(kubernetes: &Path, runtime: &Path) -> Result<Part> {
     })
 }
 
+/// What Flatcar brings besides: a runtime, and nothing of Kubernetes.
+pub(super) fn flatcar(runtime: &Path) -> Result<Part> {
+    let source = recipe("flatcar");
+    let mut inputs = recipe_files(&source)?;
+    inputs.push(runtime.file_name().unwrap_or_default().as_encoded_bytes().to_vec());
+    let runtime = runtime.to_owned();
+    Ok(Part {
+        name: "node-flatcar",
+        description: "putting together what Flatcar brings, a second".into(),
+        key: key(&inputs),
+        recipe: Box::new(move |folder, _log| {
+            link(&runtime, &folder.join("usr/bin"), &["containerd", "containerd-shim-runc-v2", "ctr", "runc"])?;
+            let setting = std::fs::read(source.join("config.toml")).context("reading config.toml")?;
+            write_file(&folder.join("usr/share/containerd/config.toml"), setting)?;
+            install_unit(folder, &source.join("containerd.service"), Enable::No)?;
+            let loops = source.join("nodestrap-lab-loop-devices.service");
+            install_unit(folder, &loops, Enable::AsInstallSectionSays)
+        }),
+    })
+}
+
 fn key_and_parts(parts: [&Path; 2]) -> Result<(String, [PathBuf; 2])> {
     let mut inputs = recipe_files(&recipe("node"))?;
     inputs.extend(parts.iter().map(|part| part.file_name().unwrap_or_default().as_encoded_bytes().to_vec()));
