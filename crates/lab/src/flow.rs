@@ -8,6 +8,7 @@ mod download;
 mod eksctl;
 mod package;
 mod store;
+mod sysext;
 mod tree;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,6 +22,7 @@ pub use download::{bare_node, download_site, downloaded_from, ignition_node};
 pub use eksctl::{EksImage, eks_instance, eks_spec};
 pub use package::PackageSite;
 pub use store::{incompressible_text, published_paths};
+pub use sysext::ExtensionStore;
 pub use tree::ArtefactStore;
 
 use crate::cache::PackageManager;
@@ -60,6 +62,8 @@ pub enum Flow {
     Package,
     /// The same by dnf, on an image that passes for Red Hat's.
     PackageDnf,
+    /// A runtime, a read-only `/usr`, and no Kubernetes, which comes as a system extension; the image passes for Flatcar's.
+    Sysext,
 }
 
 /// A node that is made and off, and what stands around it: gone with this value, unless its lab is up until `lab down`.
@@ -110,6 +114,7 @@ impl Flow {
             }
             Self::Package => package::offer(lab, name, PackageManager::Apt, nodestrap, say)?,
             Self::PackageDnf => package::offer(lab, name, PackageManager::Dnf, nodestrap, say)?,
+            Self::Sysext => sysext::offer(lab, name, nodestrap, say)?,
         };
         let node = lab.add_node(options.not_started())?;
         let metadata = match self.eks_image() {
@@ -134,7 +139,7 @@ impl Flow {
     fn program(self) -> &'static str {
         match self {
             Self::Mime => download::DOWNLOADED,
-            Self::Ignition => download::DOWNLOADED_ON_FLATCAR,
+            Self::Ignition | Self::Sysext => download::DOWNLOADED_ON_FLATCAR,
             _ => "/usr/bin/nodestrap",
         }
     }

@@ -97,6 +97,7 @@ pub fn prepare() -> Result<Cache> {
 pub fn prepare_releases(cache: &Cache) -> Result<()> {
     for patch in [Patch::Newest, Patch::Earlier] {
         release_files(cache, patch)?;
+        extension_folder(cache, patch)?;
     }
     for manager in [PackageManager::Apt, PackageManager::Dnf] {
         package_repositories(cache, manager)?;
@@ -133,6 +134,16 @@ pub(crate) fn layers(cache: &Cache, image: NodeImage) -> Result<Vec<PathBuf>> {
         }
     };
     Ok([over_debian, vec![cache.node_root.clone()]].concat())
+}
+
+/// What an extension with Kubernetes has in it, in the folder `usr`; made when it is first asked for.
+pub(crate) fn extension_folder(cache: &Cache, patch: Patch) -> Result<PathBuf> {
+    let folder = cache_folder()?;
+    let kubernetes = match patch {
+        Patch::Newest => cache.kubernetes.clone(),
+        Patch::Earlier => programs::earlier_kubernetes()?.ensure(&folder)?,
+    };
+    release::extension(&kubernetes, &programs::runtime().ensure(&folder)?).ensure(&folder)
 }
 
 /// Signed, with the key that speaks for them; made when they are first asked for.

@@ -34,17 +34,28 @@ impl ArtefactStore {
 
     /// Puts a release into the store and signs for it.
     pub fn publish(&self, nodestrap: &Path, release: &[ReleaseFile]) -> Result<()> {
-        let mut publish = Command::new(nodestrap);
-        publish.arg("publish").arg(self.server.folder()).args(["--architecture", ARCHITECTURE]);
-        publish.arg("--key").arg(&self.key.secret).arg("--keyring").arg(&self.key.keyring);
+        let mut publish = self.publish_command(nodestrap);
         for ReleaseFile { component, version, path, .. } in release {
             publish.arg("--add").arg(format!("{component}@{version}={}", path.display()));
         }
         stdout_of(&mut publish).context("publishing a release").map(drop)
     }
 
+    /// Without what is to be published.
+    pub(super) fn publish_command(&self, nodestrap: &Path) -> Command {
+        let mut publish = Command::new(nodestrap);
+        publish.arg("publish").arg(self.server.folder()).args(["--architecture", ARCHITECTURE]);
+        publish.arg("--key").arg(&self.key.secret).arg("--keyring").arg(&self.key.keyring);
+        publish
+    }
+
     /// Of a worker that gets all its programs from here. What was published is looked up when this is rendered.
     pub fn spec(&self, lab: &Lab, patch: Patch) -> Result<WorkerSpec> {
+        self.spec_from(lab, patch, "tree")
+    }
+
+    /// The same in another form.
+    pub(super) fn spec_from(&self, lab: &Lab, patch: Patch, source: &str) -> Result<WorkerSpec> {
         let mut spec = WorkerSpec::of(lab).with_kube_proxy(lab)?;
         spec.cluster.push_str(&format!(
             "kubernetesVersion: {}\nartefacts:\n  store: {}\n  manifest: {{file: {}}}\n  keyrings: [{{file: {}}}]\n  \
@@ -55,7 +66,7 @@ impl ArtefactStore {
             self.key.keyring.display(),
             BASE64.encode(lab.ca_pem().as_bytes()),
         ));
-        spec.group.push_str(&format!("source: tree\narchitecture: {ARCHITECTURE}\n"));
+        spec.group.push_str(&format!("source: {source}\narchitecture: {ARCHITECTURE}\n"));
         Ok(spec)
     }
 
