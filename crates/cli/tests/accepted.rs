@@ -114,6 +114,7 @@ fn machine(choice: Choice) -> Facts {
         known_as: String::new(),
         complete: None,
         has_programs: false,
+        has_packages: false,
         platform: word(choice.provider.as_str()),
         instance_id: word("i-0123456789abcdef0"),
         instance_type: word("m5.large"),
