@@ -1,12 +1,12 @@
 //! A lab, the spec that fits it, and a node that is bootstrapped by nodestrap.
 
-use std::path::PathBuf;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::Result;
 use lab::flow::Prepared;
-use lab::{Flow, Lab, LabOptions, Node, NodeOptions, WorkerSpec};
+use lab::{Flow, Lab, LabOptions, Node, NodeOptions, Patch, WorkerSpec, stdout_of};
 
 /// Generous: the machine is small and other tests run beside this one. Nothing is asserted about the time taken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -45,6 +45,31 @@ pub(crate) fn ready_by(flow: Flow, lab: &Lab, name: &str) -> Prepared {
     let prepared = flow.prepare(lab, name, &nodestrap(), &|_| ()).unwrap_or_else(|error| panic!("{error:#}"));
     prepared.boot_until_ready(lab, PATIENCE).expect("Ready");
     prepared
+}
+
+/// By the word of a kubelet of that patch.
+#[track_caller]
+pub(crate) fn wait_ready_with(lab: &Lab, machine: &Node, patch: Patch) {
+    let wanted = format!("v{}", patch.kubernetes_version());
+    machine
+        .wait_until(&format!("a kubelet of {wanted}"), PATIENCE, |node| {
+            let seen = lab.kubectl_json(&["get", "node", node.name()])?;
+            Ok(seen["status"]["nodeInfo"]["kubeletVersion"] == wanted.as_str())
+        })
+        .expect("the kubelet of the new bundle");
+    lab.wait_ready_in_this_boot(machine, PATIENCE).expect("Ready");
+}
+
+/// The bundle of another spec, in the place of the one before.
+pub(crate) fn deliver(machine: &Node, spec: &WorkerSpec) {
+    let bundle = spec.render(&nodestrap(), &["--format", "bundle"]).expect("a bundle").bytes;
+    std::fs::write(machine.root().join("etc/nodestrap/bundle.json"), bundle).expect("delivered");
+}
+
+/// What is in folders of a root, whether or not anybody runs in it: one line for each file or link.
+pub(crate) fn files_below(root: &Path, folders: &[&str]) -> String {
+    let script = list_script(&root.display().to_string(), &folders.join(" "));
+    stdout_of(Command::new("sh").args(["-c", &script])).expect("a list")
 }
 
 pub(crate) fn exists(node: &Node, path: &str) -> Result<bool> {
@@ -102,12 +127,15 @@ pub(crate) fn programs(node: &Node) -> Result<String> {
 }
 
 fn files_in(node: &Node, folders: &str) -> Result<String> {
-    let script = format!(
-        "cd / && find $(ls -d {folders} 2>/dev/null) \\( -type f -o -type l \\) | sort | while read -r f; do \
+    node.run(&["sh", "-c", &list_script("/", folders)])
+}
+
+fn list_script(root: &str, folders: &str) -> String {
+    format!(
+        "cd {root} && find $(ls -d {folders} 2>/dev/null) \\( -type f -o -type l \\) | sort | while read -r f; do \
          if [ -L \"$f\" ]; then echo \"link $(readlink \"$f\") $f\"; \
          else echo \"$(stat -c '%a %u:%g' \"$f\") $(sha256sum < \"$f\" | cut -c1-64) $f\"; fi; done"
-    );
-    node.run(&["sh", "-c", &script])
+    )
 }
 
 /// What the one who runs the tests says; absent is for the test to decide.

@@ -4,11 +4,9 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use lab::flow::ArtefactStore;
-use lab::{Lab, LabOptions, Node, Patch};
+use lab::{LabOptions, Node, Patch};
 
-use crate::support::{GATE, PATIENCE, exists, lab, nodestrap, wait_spent};
-
-const BUNDLE: &str = "etc/nodestrap/bundle.json";
+use crate::support::{GATE, PATIENCE, deliver, exists, lab, nodestrap, wait_ready_with, wait_spent};
 
 /// What `check-host` only remarks on: a node must become Ready without it, and its services answer.
 fn take_away_what_is_not_needed(root: &Path) -> Result<()> {
@@ -39,18 +37,6 @@ fn versions_of_the_kubelet(machine: &Node) -> Result<usize> {
     Ok(names.lines().filter(|name| name.ends_with(".json")).count())
 }
 
-/// By the word of a kubelet of that patch.
-fn wait_ready_with(lab: &Lab, machine: &Node, patch: Patch) {
-    let wanted = format!("v{}", patch.kubernetes_version());
-    machine
-        .wait_until(&format!("a kubelet of {wanted}"), PATIENCE, |node| {
-            let seen = lab.kubectl_json(&["get", "node", node.name()])?;
-            Ok(seen["status"]["nodeInfo"]["kubeletVersion"] == wanted.as_str())
-        })
-        .expect("the kubelet of the new bundle");
-    lab.wait_ready_in_this_boot(machine, PATIENCE).expect("Ready");
-}
-
 #[test]
 fn a_bare_debian_becomes_a_ready_node_goes_to_another_patch_and_back_and_is_bare_again_after_a_reset() {
     let Some(lab) = lab(LabOptions::default()) else { return };
@@ -72,8 +58,7 @@ fn a_bare_debian_becomes_a_ready_node_goes_to_another_patch_and_back_and_is_bare
 
     for (patch, by) in [(Patch::Newest, By::Hand), (Patch::Earlier, By::Boot)] {
         let spec = store.spec(&lab, patch).expect("a spec");
-        let bundle = spec.render(&nodestrap(), &["--format", "bundle"]).expect("a bundle").bytes;
-        std::fs::write(machine.root().join(BUNDLE), bundle).expect("delivered");
+        deliver(&machine, &spec);
         match by {
             By::Hand => machine.run(&["nodestrap", "apply"]).expect("applied"),
             By::Boot => machine
