@@ -11,6 +11,7 @@ use crate::document::harmless_reason;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
 use crate::network::NetworkSettings;
+use crate::package::Packages;
 use crate::tree::{Downloads, Tree};
 use crate::vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind};
 
@@ -70,6 +71,9 @@ pub struct Bundle {
     /// Where there are trees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub downloads: Option<Downloads>,
+    /// Programs that the package manager of the system brings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<Packages>,
     pub gate: Gate,
     pub join: Join,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,6 +188,8 @@ pub enum RuntimeSource {
     Torcx,
     /// Its programs are among [`Bundle::trees`].
     Tree,
+    /// Among [`Bundle::packages`].
+    Package,
 }
 
 /// The file without which the kubelet does not start; written last.
@@ -340,6 +346,7 @@ impl RuntimeSource {
             Self::Preinstalled => SourceKind::Preinstalled,
             Self::Torcx => SourceKind::Torcx,
             Self::Tree => SourceKind::Tree,
+            Self::Package => SourceKind::Package,
         }
     }
 }
@@ -397,6 +404,7 @@ enum WrittenSource {
     Preinstalled {},
     Torcx {},
     Tree {},
+    Package {},
 }
 
 impl From<WrittenSource> for RuntimeSource {
@@ -405,6 +413,7 @@ impl From<WrittenSource> for RuntimeSource {
             WrittenSource::Preinstalled {} => Self::Preinstalled,
             WrittenSource::Torcx {} => Self::Torcx,
             WrittenSource::Tree {} => Self::Tree,
+            WrittenSource::Package {} => Self::Package,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::error::BundleError;
 use crate::gate::{SEAL, is_variable_name};
 use crate::names::AbsolutePath;
 use crate::tree::TREES_FOLDER;
+use crate::vocabulary::PackageManager;
 
 /// The one mode of a secret file.
 const SECRET_MODE: u32 = 0o600;
@@ -31,7 +32,8 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     validate_gate(&bundle.gate)?;
     validate_units(bundle)?;
     validate_hooks(bundle)?;
-    validate_trees(bundle, &files)
+    validate_trees(bundle, &files)?;
+    validate_packages(bundle)
 }
 
 fn validate_text(field: &'static str, text: &str) -> Result<(), BundleError> {
@@ -99,6 +101,41 @@ fn validate_trees(bundle: &Bundle, files: &[&File]) -> Result<(), BundleError> {
     let runtime = bundle.runtime.source == RuntimeSource::Tree;
     match runtime && !bundle.trees.iter().any(|tree| tree.component.as_str() == bundle.runtime.name.as_str()) {
         true => Err(BundleError::Runtime { problem: "is said to be a tree, and is none" }),
+        false => Ok(()),
+    }
+}
+
+/// What becomes a word of a command line is a name and nothing else.
+fn validate_packages(bundle: &Bundle) -> Result<(), BundleError> {
+    if let Some(packages) = &bundle.packages {
+        let mut previous = "";
+        for package in &packages.packages {
+            let refuse = |problem| Err(BundleError::Package { name: package.name.clone(), problem });
+            if package.name.as_str() <= previous {
+                return refuse("is there twice or out of order");
+            }
+            previous = &package.name;
+            if !PackageManager::is_name(&package.name) {
+                return refuse("has a name that no package has");
+            }
+            if !package.version.iter().all(|version| PackageManager::is_version(version)) {
+                return refuse("has a version that no package has");
+            }
+        }
+        let refuse = |name: &AbsolutePath, problem| Err(BundleError::Package { name: name.to_string(), problem });
+        if let Some(path) = packages.settings.iter().find(|path| bundle.file(path).is_none()) {
+            return refuse(path, "is said to be a setting of the package manager, and is no file");
+        }
+        let named = packages.repositories.iter().chain(&packages.environment_file);
+        if let Some(path) = named.into_iter().find(|path| !packages.settings.contains(path)) {
+            return refuse(path, "is read by the package manager, and is none of its settings");
+        }
+    }
+    let runtime = bundle.runtime.name.as_str();
+    let brings = |package: &crate::package::Package| package.component.is_some_and(|one| one.as_str() == runtime);
+    let is_brought = bundle.packages.iter().flat_map(|packages| &packages.packages).any(brings);
+    match bundle.runtime.source == RuntimeSource::Package && !is_brought {
+        true => Err(BundleError::Runtime { problem: "is said to be a package, and is none" }),
         false => Ok(()),
     }
 }

@@ -19,6 +19,7 @@ pub mod json;
 mod manifest;
 mod names;
 pub mod network;
+mod package;
 pub mod resource;
 mod stub;
 mod tree;
@@ -44,6 +45,7 @@ pub use names::{
     sha256_hex,
 };
 pub use network::{NETWORK_SETTINGS_PATH, NetworkSettings, cni_config};
+pub use package::{Package, Packages};
 pub use resource::{Consequence, Reason, ValueChange};
 pub use stub::{MAX_STUB_BYTES, Payload, PayloadError, Stub, StubError, validate_url};
 pub use tree::{Artefact, Downloads, Provenance, S3, S3Credentials, TREES_FOLDER, Tree, current, home};
@@ -52,6 +54,6 @@ pub use user_data::{
 };
 pub use values::{host_paths, read_yaml};
 pub use vocabulary::{
-    ArtefactForm, Component, GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind,
-    UnknownWord,
+    ArtefactForm, Component, GateFact, Layout, Necessity, Os, PackageManager, Provider, Role, RuntimeName, Slot,
+    SourceKind, UnknownWord,
 };

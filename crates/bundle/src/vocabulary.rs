@@ -117,6 +117,13 @@ words!(
     }
 );
 words!(
+    /// Who installs packages on a system.
+    PackageManager {
+        Apt = "apt",
+        Dnf = "dnf",
+    }
+);
+words!(
     /// A part of a node that is installed by itself.
     Component {
         CniPlugins = "cni-plugins",

@@ -61,7 +61,12 @@ fn text(choice: Choice) -> String {
         _ => "",
     };
     let runtime = runtime.map(|name| format!("  containerRuntime: {{name: {name}}}\n")).unwrap_or_default();
-    let source = source.map(|source| format!("  source: {source}\n")).unwrap_or_default();
+    // Which containerd a repository has, nobody can know.
+    let components = match source {
+        Some(SourceKind::Package) => "  components: {containerd: {version: 2.4.2-1}}\n",
+        _ => "",
+    };
+    let source = source.map(|source| format!("  source: {source}\n{components}")).unwrap_or_default();
     format!(
         "apiVersion: nodestrap.io/v1alpha1\nkind: Cluster\nmetadata: {{name: demo}}\nspec:\n  kubernetesVersion: {release}\n  \
          layout: {layout}\n  provider: {provider}\n  region: eu-central-1\n  apiServer: https://10.0.0.10:6443\n  \
@@ -109,6 +114,7 @@ fn machine(choice: Choice) -> Facts {
         known_as: String::new(),
         complete: None,
         has_programs: false,
+        has_packages: false,
         platform: word(choice.provider.as_str()),
         instance_id: word("i-0123456789abcdef0"),
         instance_type: word("m5.large"),
@@ -172,6 +178,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
         "aws",
         "metal",
         "tree",
+        "package",
         "preinstalled",
         "cri-o",
         "tectonic",

@@ -167,6 +167,27 @@ pub trait Disk: Send + Sync {
     fn is_locked(&self, _path: &Path) -> Result<Option<bool>, DiskError> {
         Ok(None)
     }
+    /// Who holds a record lock (`fcntl`) on a file, told without touching it; `None` if nobody does, or it cannot be told.
+    fn lock_holder(&self, _path: &Path) -> Result<Option<LockHolder>, DiskError> {
+        Ok(None)
+    }
+}
+
+/// A process that holds a lock of the kind that package managers use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    pub pid: u32,
+    /// Empty if it is gone by now.
+    pub name: String,
+}
+
+impl std::fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name.as_str() {
+            "" => write!(f, "process {}", self.pid),
+            name => write!(f, "{name} (process {})", self.pid),
+        }
+    }
 }
 
 /// As the kernel's own limit.

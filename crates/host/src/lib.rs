@@ -15,6 +15,7 @@ pub mod fake;
 pub mod files;
 pub mod machine;
 mod mounts;
+pub mod packages;
 pub mod snaps;
 pub mod units;
 pub mod volumes;

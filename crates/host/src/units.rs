@@ -9,6 +9,7 @@ mod proxies;
 mod stand_in;
 mod synchronize;
 mod systemd;
+mod transient;
 pub mod unit_file;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use log::quote_last_lines;
 pub use stand_in::StandInUnits;
 pub(crate) use stand_in::{disable_on_disk, enable_on_disk, find, is_enabled};
 pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
+pub use transient::Transient;
 
 /// The full name of a unit, for example `kubelet.service`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -131,6 +133,16 @@ pub trait Units: Send + Sync {
         deadline: Duration,
         look: &mut (dyn FnMut() + Send),
     ) -> Result<(), UnitError>;
+    /// Runs one program as a unit of its own and waits for its end; whoever of that name runs already is waited for first.
+    /// It goes on when the deadline passes or this process dies: see [`Units::wait_until_ended`].
+    fn run_transient(
+        &self,
+        transient: &Transient,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError>;
+    /// Whoever runs under this name has ended, well or not.
+    fn wait_until_ended(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
     /// Queues a start job and does not wait for it; a unit that runs is left alone.
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError>;
     /// As `restart_and_wait`, but only queues the job: for units that are ordered after the caller's own unit, where

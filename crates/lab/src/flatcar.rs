@@ -16,6 +16,7 @@ ID=flatcar
 ID_LIKE=coreos
 VERSION=4230.2.1
 VERSION_ID=4230.2.1
+SYSEXT_LEVEL=\"1.0\"
 PRETTY_NAME=\"Flatcar Container Linux by Kinvolk 4230.2.1 (stand-in of the lab)\"
 ";
 /// The lab's units and the network, which the lab itself sets up.
@@ -26,7 +27,7 @@ const LAST_PRESET: &str = "disable *\n";
 const NAME_SERVERS: &str = "L /run/systemd/resolve/resolv.conf - - - - /etc/resolv.conf\n";
 
 /// For [`crate::NodeOptions::before_boot`].
-pub(crate) fn stand_in_for_flatcar(root: &Path) -> Result<()> {
+pub fn stand_in_for_flatcar(root: &Path) -> Result<()> {
     // On Debian it is a link to this file.
     write_file(&root.join("usr/lib/os-release"), OS_RELEASE)?;
     let presets = root.join("usr/lib/systemd/system-preset");
@@ -35,7 +36,9 @@ pub(crate) fn stand_in_for_flatcar(root: &Path) -> Result<()> {
     write_file(&root.join("usr/lib/tmpfiles.d/nodestrap-lab-flatcar.conf"), NAME_SERVERS)?;
     write_file(&root.join("etc/cloud/cloud-init.disabled"), "")?;
     std::fs::create_dir_all(root.join("opt/bin")).context("creating /opt/bin")?;
-    symlink("/usr/bin/kubelet", root.join("opt/bin/kubelet")).context("linking the kubelet")?;
+    if root.join("usr/bin/kubelet").exists() {
+        symlink("/usr/bin/kubelet", root.join("opt/bin/kubelet")).context("linking the kubelet")?;
+    }
     // It asks at the console, where nobody sits.
     symlink("/dev/null", root.join("etc/systemd/system/systemd-firstboot.service")).context("masking firstboot")?;
     // Without one this is a first boot, on which systemd enables what the presets say.

@@ -6,7 +6,9 @@
 mod bucket;
 mod download;
 mod eksctl;
+mod package;
 mod store;
+mod sysext;
 mod tree;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,15 +20,19 @@ use anyhow::{Context, Result, ensure};
 pub use bucket::PrivateBucket;
 pub use download::{bare_node, download_site, downloaded_from, ignition_node};
 pub use eksctl::{EksImage, eks_instance, eks_spec};
+pub use package::PackageSite;
 pub use store::{incompressible_text, published_paths};
-pub use tree::{ArtefactStore, SigningKey};
+pub use sysext::ExtensionStore;
+pub use tree::ArtefactStore;
 
+use crate::cache::PackageManager;
 use crate::command::output_text;
 use crate::consumers::IgnitionSpec;
 use crate::lab::Lab;
 use crate::metadata::MetadataServer;
 use crate::node::{Node, NodeOptions};
 use crate::node_root::write_file;
+pub use crate::signing::SigningKey;
 use crate::web::WebServer;
 use crate::worker_spec::WorkerSpec;
 
@@ -52,6 +58,12 @@ pub enum Flow {
     EksctlUbuntu,
     /// Nothing but an operating system and nodestrap: kubelet, runtime and CNI plug-ins come from a store of signed artefacts.
     Tree,
+    /// The same, and no iptables or conntrack either: all of it comes as packages, by apt.
+    Package,
+    /// The same by dnf, on an image that passes for Red Hat's.
+    PackageDnf,
+    /// A runtime, a read-only `/usr`, and no Kubernetes, which comes as a system extension; the image passes for Flatcar's.
+    Sysext,
 }
 
 /// A node that is made and off, and what stands around it: gone with this value, unless its lab is up until `lab down`.
@@ -100,6 +112,9 @@ impl Flow {
                 let (options, store) = tree::offer(lab, name, nodestrap, say)?;
                 (options, vec![store])
             }
+            Self::Package => package::offer(lab, name, PackageManager::Apt, nodestrap, say)?,
+            Self::PackageDnf => package::offer(lab, name, PackageManager::Dnf, nodestrap, say)?,
+            Self::Sysext => sysext::offer(lab, name, nodestrap, say)?,
         };
         let node = lab.add_node(options.not_started())?;
         let metadata = match self.eks_image() {
@@ -124,7 +139,7 @@ impl Flow {
     fn program(self) -> &'static str {
         match self {
             Self::Mime => download::DOWNLOADED,
-            Self::Ignition => download::DOWNLOADED_ON_FLATCAR,
+            Self::Ignition | Self::Sysext => download::DOWNLOADED_ON_FLATCAR,
             _ => "/usr/bin/nodestrap",
         }
     }

@@ -11,7 +11,7 @@ use crate::control_plane::log_path;
 use crate::network::namespace_path;
 use crate::node_root::NodeFolders;
 use crate::process::{ProcessId, all_process_ids, reap_in_background, spawn_logged};
-use crate::state::{Desired, NodeState, StateFile};
+use crate::state::{Desired, NodeState, StateFile, Usr};
 use crate::wait::{Fatal, wait_until};
 
 /// The exit status of nspawn when the system inside asked for a reboot.
@@ -83,6 +83,11 @@ fn boot(state: &StateFile, lab: &str, node: &str) -> Result<Child> {
         command.args(cgroup::create(lab, node)?);
     }
     command.arg("--").arg("systemd-nspawn").args(nspawn_arguments(state, lab, node));
+    let image = state.load()?.nodes.get(node).map(|node| node.image).unwrap_or_default();
+    if image.usr() == Usr::ReadOnly {
+        let usr = NodeFolders::new(state.folder(), node).root().join("usr");
+        command.arg(format!("--bind-ro={}:/usr", usr.display()));
+    }
     // Where the machine has no firmware to speak of, its nodes have none either: sysfs takes no new names.
     if Path::new(PRODUCT_UUID).exists() {
         let own = NodeFolders::new(state.folder(), node).product_uuid()?;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::cache::{Cache, Patch, ReleaseFile, kube_proxy_image, prepare, release_files};
+use crate::cache::{
+    Cache, PackageManager, Patch, ReleaseFile, kube_proxy_image, package_repositories, prepare, release_files,
+};
 use crate::command::{stdout_of, stdout_with_input};
 use crate::control_plane::{ControlPlane, Program, START_DEADLINE, bootstrap_objects, log_path, log_tails};
 use crate::identities::Identities;
@@ -280,6 +282,11 @@ impl Lab {
     /// What a bare machine lacks, as its projects publish it; made when it is first asked for.
     pub fn release(&self, patch: Patch) -> Result<Vec<ReleaseFile>> {
         release_files(&self.cache, patch)
+    }
+
+    /// The repositories of a package manager, with the key that has signed for them; made when they are first asked for.
+    pub(crate) fn package_repositories(&self, manager: PackageManager) -> Result<PathBuf> {
+        package_repositories(&self.cache, manager)
     }
 
     /// Makes a node and boots it. Returns when its systemd answers, not when it has finished booting.

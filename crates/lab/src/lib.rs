@@ -45,6 +45,7 @@ mod pods;
 mod process;
 mod routes;
 pub mod sandbox;
+mod signing;
 mod state;
 mod support;
 mod teardown;
@@ -52,8 +53,9 @@ mod wait;
 mod web;
 mod worker_spec;
 
-pub use cache::{Consumers, Patch, ReleaseFile, prepare, prepare_releases};
+pub use cache::{Consumers, PackageManager, Patch, ReleaseFile, prepare, prepare_releases};
 pub use command::{output_text, stdout_of};
+pub use flatcar::stand_in_for_flatcar;
 pub use flow::Flow;
 pub use keeper::keep_node;
 pub use lab::{Lab, LabOptions, Lifetime};

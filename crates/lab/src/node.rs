@@ -78,8 +78,12 @@ impl<'a> NodeOptions<'a> {
     }
 
     /// Nothing but an operating system: no kubelet, containerd, runc or CNI plug-ins.
-    pub fn bare(mut self) -> Self {
-        self.image = NodeImage::Bare;
+    pub fn bare(self) -> Self {
+        self.image(NodeImage::Bare)
+    }
+
+    pub fn image(mut self, image: NodeImage) -> Self {
+        self.image = image;
         self
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, layers};
 use crate::mounts;
 use crate::network::{Addresses, HUB};
 use crate::paths::repository;
@@ -53,11 +53,9 @@ impl NodeFolders {
         for folder in [&upper, &work, &root] {
             std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         }
-        let layers: &[&Path] = match image {
-            NodeImage::Complete => &[&cache.node_image, &cache.node_base, &cache.node_root],
-            NodeImage::Bare => &[&cache.node_base, &cache.node_root],
-        };
-        mounts::overlay(layers, &upper, &work, &root)?;
+        let layers = layers(cache, image)?;
+        let layers: Vec<&Path> = layers.iter().map(PathBuf::as_path).collect();
+        mounts::overlay(&layers, &upper, &work, &root)?;
         for store in STORES {
             let (inside, outside) = (root.join(store), self.base.join("stores").join(store));
             for folder in [&inside, &outside] {

@@ -24,13 +24,35 @@ pub enum Desired {
 
 /// What the file system of a node brings before anybody has done anything to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum NodeImage {
     /// Debian with kubelet, containerd, runc and CNI plug-ins, as images for nodes are made.
     #[default]
     Complete,
     /// Debian with what a host must have, such as iptables and conntrack, and nothing of Kubernetes or its runtime.
     Bare,
+    /// Bare, and iptables and conntrack have to be installed, too: Debian as its installer leaves it.
+    Minimal,
+    /// The same with dnf and rpm, and without apt and dpkg.
+    RedHat,
+    /// With containerd and runc, a read-only `/usr`, and nothing of Kubernetes.
+    Flatcar,
+}
+
+/// Whether a system may change its own programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usr {
+    Writable,
+    ReadOnly,
+}
+
+impl NodeImage {
+    pub(crate) fn usr(self) -> Usr {
+        match self {
+            Self::Flatcar => Usr::ReadOnly,
+            Self::Complete | Self::Bare | Self::Minimal | Self::RedHat => Usr::Writable,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ impl std::fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// A program or file that shows that a package is there, and the package.
-const PACKAGES: [(&str, &str); 20] = [
+const PACKAGES: [(&str, &str); 25] = [
     ("systemd-nspawn", "systemd-container"),
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -32,6 +32,11 @@ const PACKAGES: [(&str, &str); 20] = [
     // gpg alone makes no keys; it asks its agent.
     ("gpg-agent", "gnupg"),
     ("gpgv", "gpgv"),
+    ("dpkg-deb", "dpkg"),
+    ("apt-ftparchive", "apt-utils"),
+    ("rpmbuild", "rpm"),
+    ("createrepo_c", "createrepo-c"),
+    ("mksquashfs", "squashfs-tools"),
     ("/usr/include/seccomp.h", "libseccomp-dev"),
     ("/usr/include/blkid/blkid.h", "libblkid-dev"),
     // The program python3 is there without it, and then makes no virtual environment.

@@ -94,6 +94,24 @@ impl WebServer {
         std::fs::rename(&fresh, &place).with_context(|| format!("renaming {} into place", fresh.display()))
     }
 
+    /// From the next request for this path on nobody is answered any more, as if the machine had gone down: whoever asked for it
+    /// gets a part of it, everybody else nothing, until [`WebServer::come_back`].
+    pub fn go_down_at(&self, path: &str) -> Result<()> {
+        write_file(&self.site.outage(), path)
+    }
+
+    pub fn come_back(&self) -> Result<()> {
+        for file in [self.site.outage(), self.site.down()] {
+            match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing {}", file.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The paths that were asked for, in that order, whether or not they were there; with the range of bytes, if there was one.
     pub fn requests(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.site.log()).unwrap_or_default();
@@ -155,9 +173,25 @@ impl Site {
         self.folder.join("url")
     }
 
+    /// Has the path at which the server goes down.
+    fn outage(&self) -> PathBuf {
+        self.folder.join("outage")
+    }
+
+    /// Is there while it is down.
+    fn down(&self) -> PathBuf {
+        self.folder.join("down")
+    }
+
+    /// Whether this is where it goes down.
+    fn ends_at(&self, path: &str) -> bool {
+        std::fs::read_to_string(self.outage()).is_ok_and(|ending| decoded(path).as_deref() == Some(&ending))
+    }
+
     /// `None`: a path that would leave the folder.
     fn place(&self, path: &str) -> Option<PathBuf> {
-        let relative = Path::new(path.split('?').next()?.strip_prefix('/')?);
+        let path = decoded(path.split('?').next()?)?;
+        let relative = Path::new(path.strip_prefix('/')?);
         let is_below = relative.components().all(|component| matches!(component, Component::Normal(_)));
         (is_below && relative.components().next().is_some()).then(|| self.files().join(relative))
     }
@@ -197,12 +231,19 @@ fn answer(request: &Request, stream: impl Write, site: &Site) -> io::Result<()> 
     let range = request.header("range");
     let line = range.map_or_else(|| request.path.clone(), |range| format!("{} {range}", request.path));
     writeln!(append(&site.log()).map_err(io::Error::other)?, "{line}")?;
+    if site.down().exists() {
+        return Ok(());
+    }
     let found = site.place(&request.path).filter(|place| place.is_file()).map(File::open);
     let Some(mut file) = found.transpose()? else {
         let body = b"there is no such file\n";
         return respond(stream, "404 Not Found", "", body.len() as u64, &body[..]);
     };
     let size = file.metadata()?.len();
+    if site.ends_at(&request.path) {
+        File::create(site.down())?;
+        return respond_in_part(stream, size, file);
+    }
     match range.and_then(first_byte) {
         None => respond(stream, "200 OK", "", size, file),
         Some(first) if first >= size => {
@@ -215,6 +256,24 @@ fn answer(request: &Request, stream: impl Write, site: &Site) -> io::Result<()> 
             respond(stream, "206 Partial Content", &part, size - first, file)
         }
     }
+}
+
+/// With `%2B` and the like as the characters that they stand for; `None` if they stand for none.
+fn decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut parts = path.split('%');
+    bytes.extend_from_slice(parts.next()?.as_bytes());
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The first half, after the promise of the whole.
+fn respond_in_part(mut stream: impl Write, size: u64, body: impl Read) -> io::Result<()> {
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n")?;
+    io::copy(&mut body.take(size / 2), &mut stream).map(drop)
 }
 
 /// Of `bytes=N-`, the one form that resumes; a server may answer any other with the whole.
@@ -256,13 +315,31 @@ mod tests {
         assert!(rest.starts_with("HTTP/1.1 206 ") && rest.contains("bytes 7-9/10"), "{rest}");
         assert!(rest.ends_with("\r\n\r\n789"), "{rest}");
         assert!(answered(&site, "GET /a HTTP/1.1\r\nRange: bytes=10-\r\n\r\n").starts_with("HTTP/1.1 416 "));
-        for outside in ["/../secret", "/./../secret", "//secret", "/", "a"] {
+        assert!(answered(&site, "GET /%61 HTTP/1.1\r\n\r\n").ends_with("0123456789"), "as clients of packages ask");
+        for outside in ["/../secret", "/%2e%2e/secret", "/%2", "/%zz", "/./../secret", "//secret", "/", "a"] {
             assert!(
                 answered(&site, &format!("GET {outside} HTTP/1.1\r\n\r\n")).starts_with("HTTP/1.1 404 "),
                 "{outside}"
             );
         }
         assert_eq!(server.requests()[..3], ["/a", "/a bytes=7-", "/a bytes=10-"]);
+    }
+
+    #[test]
+    fn a_site_goes_down_in_the_middle_of_a_file_and_comes_back() {
+        let lab = tempfile::tempdir().expect("temporary folder");
+        let site = Site::create(lab.path()).expect("a site");
+        let server = WebServer { site: site.clone(), url: String::new(), _listening: None };
+        for path in ["/a", "/b"] {
+            server.put(path, "0123456789").expect("written");
+        }
+        server.go_down_at("/b").expect("from now on");
+        assert!(answered(&site, "GET /a HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n0123456789"), "until then all is well");
+        let half = answered(&site, "GET /b HTTP/1.1\r\n\r\n");
+        assert!(half.contains("Content-Length: 10") && half.ends_with("\r\n\r\n01234"), "{half}");
+        assert_eq!(answered(&site, "GET /a HTTP/1.1\r\n\r\n"), "", "it is down");
+        server.come_back().expect("up again");
+        assert!(answered(&site, "GET /b HTTP/1.1\r\n\r\n").ends_with("0123456789"));
     }
 
     #[test]

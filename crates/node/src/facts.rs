@@ -20,6 +20,7 @@ use crate::kubeconfig::read_access;
 use crate::ownership;
 use crate::platform::PlatformError;
 use crate::resource::gate;
+use crate::resource::record;
 use crate::resource::tree::retire;
 use crate::session::NodeHost;
 
@@ -56,6 +57,9 @@ pub struct Facts {
     /// An earlier bundle brought programs, and some of them, or of what was fetched for them, is still here.
     #[serde(skip)]
     pub has_programs: bool,
+    /// An earlier bundle had packages installed.
+    #[serde(skip)]
+    pub has_packages: bool,
     /// The platform's own name for this machine; empty on metal.
     pub platform: Fact<String>,
     pub instance_id: Fact<String>,
@@ -176,7 +180,8 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let mut disk = Questions::of(&host.disk);
     let past = disk.ask("the last complete state", |disk| {
         let gate = gate::observe_any(disk.as_ref())?.machine().map(str::to_owned);
-        Ok((complete::load(disk.as_ref())?, gate, retire::has_any(disk.as_ref())?))
+        let has_packages = record::load(disk.as_ref())?.is_some_and(|record| !record.packages.is_empty());
+        Ok((complete::load(disk.as_ref())?, gate, retire::has_any(disk.as_ref())?, has_packages))
     });
     disk.begin();
     let mut platform = Questions::of(&host.platform);
@@ -201,7 +206,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
 
     let said = said.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
     let Metadata { platform, instance_id, instance_type, local_ipv4, region, zone } = said;
-    let (identity, (complete, gate, has_programs)) = (identity.wait()?, past.wait()?);
+    let (identity, (complete, gate, has_programs, has_packages)) = (identity.wait()?, past.wait()?);
     let known_as = complete::known_as(&identity, complete.as_ref(), gate.as_deref());
     let id = |id: Option<String>, source: &str| Fact { value: id.unwrap_or_default(), source: source.to_owned() };
     Ok(Facts {
@@ -212,6 +217,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
         known_as,
         complete,
         has_programs,
+        has_packages,
         platform: platform.into(),
         instance_id: instance_id.into(),
         instance_type: instance_type.into(),

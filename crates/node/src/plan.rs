@@ -15,9 +15,10 @@ use crate::facts::Facts;
 use crate::gate_facts;
 use crate::refusals;
 use crate::resource::file::{FILES_DEADLINE, PlannedFile};
+use crate::resource::package::PACKAGES_DEADLINE;
 use crate::resource::snap::planned_snap;
 use crate::resource::tree::{self, FETCH_DEADLINE, PlannedTree, RETIRE_DEADLINE, UNPACK_DEADLINE};
-use crate::resource::{Deed, Node, credential, file, folder, gate, hook, keep, short, snap, unit};
+use crate::resource::{Deed, Node, credential, file, folder, gate, hook, keep, package, short, snap, unit};
 
 /// A reload parses all unit files; seconds on the slowest machines.
 const RELOAD_DEADLINE: Duration = Duration::from_secs(60);
@@ -49,6 +50,7 @@ pub enum Action {
     Folder(folder::Action),
     Credential(credential::Action),
     Tree(tree::Action),
+    Package(package::Action),
     File(file::Action),
     Gate(gate::Action),
     Hook(hook::Action),
@@ -69,6 +71,7 @@ impl Action {
             Self::Folder(action) => action,
             Self::Credential(action) => action,
             Self::Tree(action) => action,
+            Self::Package(action) => action,
             Self::File(action) => action,
             Self::Gate(action) => action,
             Self::Hook(action) => action,
@@ -85,7 +88,7 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
     let snap = planned_snap(bundle, &gate).ok().flatten();
     let mut steps = Sequence { bundle, gate, snap, steps: Vec::new() };
     steps.prepare(facts);
-    steps.write_files();
+    steps.write_files(facts);
     let mut before_gate = steps.start_units();
     steps.settle_machine(&mut before_gate);
     before_gate.push(CREDENTIALS_STEP.to_owned());
@@ -138,6 +141,7 @@ impl Sequence<'_> {
         let programs = Action::Check(checks::Action::CheckPrograms { paths });
         self.add("check-programs", &checked, FILES_DEADLINE, programs);
         let checked = self.check_host(&checked);
+        let checked = self.check_package_manager(checked);
         let folders = folder::Action::MakeFolders { paths: FOLDERS.map(str::to_owned).to_vec() };
         self.add("keep-before", &checked, FILES_DEADLINE, Action::Keep(keep::Action::KeepBefore));
         let kept = ["keep-before"];
@@ -146,6 +150,7 @@ impl Sequence<'_> {
         self.add("stage-files", &kept, FILES_DEADLINE, Action::File(stage));
         let mut all_prepared = ["check-programs", "make-folders", "stage-files"].map(str::to_owned).to_vec();
         all_prepared.extend(self.unpack_trees(&checked));
+        all_prepared.extend(self.fetch_packages());
         let take = keep::Action::TakeBundle { path: BUNDLE_PATH.to_owned() };
         self.add("take-bundle", &all_prepared, FILES_DEADLINE, Action::Keep(take));
         let close = gate::Action::CloseGate { path: bundle.gate.path.to_string() };
@@ -163,6 +168,53 @@ impl Sequence<'_> {
         }
         self.add("check-host", checked, FILES_DEADLINE, Action::Check(checks::Action::CheckHost));
         vec![CHECK_STEP, "check-host"]
+    }
+
+    /// The same for a place where no package manager can run.
+    fn check_package_manager(&mut self, checked: Vec<&'static str>) -> Vec<&'static str> {
+        let Some(packages) = &self.bundle.packages else { return checked };
+        let check = package::Action::CheckPackageManager { manager: packages.manager };
+        self.add("check-package-manager", &checked, FILES_DEADLINE, Action::Package(check));
+        [checked, vec!["check-package-manager"]].concat()
+    }
+
+    /// A repository that does not answer leaves the node as it was, but for where to look.
+    fn fetch_packages(&mut self) -> Vec<String> {
+        let packages = self.packages();
+        if packages.is_empty() {
+            return Vec::new();
+        }
+        let mut kept = vec!["keep-before", "check-programs"];
+        let files = self.files(Early::Settings);
+        if !files.is_empty() {
+            let commit = Action::File(file::Action::CommitSettings { files });
+            self.add("commit-repositories", &kept, FILES_DEADLINE, commit);
+            kept.push("commit-repositories");
+        }
+        let fetch = Action::Package(package::Action::FetchPackages { packages });
+        self.add("fetch-packages", &kept, PACKAGES_DEADLINE, fetch);
+        vec!["fetch-packages".to_owned()]
+    }
+
+    fn packages(&self) -> Vec<String> {
+        let packages = self.bundle.packages.iter().flat_map(|packages| &packages.packages);
+        packages.map(bundle::Package::title).collect()
+    }
+
+    /// Before files are switched in, which replace the configuration that packages bring. Gives the steps after which they may.
+    fn install_packages(&mut self, before: Vec<String>, facts: &Facts) -> Vec<String> {
+        let (packages, mut before) = (self.packages(), before);
+        if !packages.is_empty() {
+            let install = Action::Package(package::Action::InstallPackages { packages });
+            self.add("install-packages", &before, PACKAGES_DEADLINE, install);
+            before = vec!["install-packages".to_owned()];
+        }
+        if self.bundle.packages.is_some() || facts.has_packages {
+            let remove = Action::Package(package::Action::RemovePackages);
+            self.add("remove-packages", &before, PACKAGES_DEADLINE, remove);
+            before = vec!["remove-packages".to_owned()];
+        }
+        before
     }
 
     /// The whole payload is there and proved before anything else changes. Gives the steps after which it is.
@@ -185,8 +237,9 @@ impl Sequence<'_> {
         self.bundle.trees.iter().map(PlannedTree::from).collect()
     }
 
-    fn write_files(&mut self) {
+    fn write_files(&mut self, facts: &Facts) {
         let before = self.run_hooks_before_files();
+        let before = self.install_packages(before, facts);
         let files = self.files(Early::No);
         let commit = file::Action::CommitFiles { files: files.clone() };
         self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::File(commit));
@@ -199,6 +252,11 @@ impl Sequence<'_> {
             let verify = Action::Tree(tree::Action::VerifyTrees { trees: self.trees() });
             self.add("verify-trees", &["switch-trees"], UNPACK_DEADLINE, verify);
             switched.push("switch-trees");
+        }
+        let packages = self.packages();
+        if !packages.is_empty() {
+            let verify = Action::Package(package::Action::VerifyPackages { packages });
+            self.add("verify-packages", &[COMMIT_STEP], FILES_DEADLINE, verify);
         }
         self.add("remove-files", &switched, SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
         // Enabling reads unit files from the disk, where none of an earlier bundle is left; so one reload after it serves all,
@@ -244,6 +302,9 @@ impl Sequence<'_> {
         };
         if !self.bundle.trees.is_empty() {
             way.all.push("verify-trees".to_owned());
+        }
+        if self.bundle.packages.is_some() {
+            way.all.push("verify-packages".to_owned());
         }
         way.advance(self.add_hooks(Slot::AfterFiles, &way.all));
         way.advance(self.add_starts(before_runtime, &way.ready));
@@ -314,6 +375,10 @@ impl Sequence<'_> {
             let retire = Action::Tree(tree::Action::RetireTrees { trees: self.trees() });
             self.add("retire-trees", &released, RETIRE_DEADLINE, retire);
         }
+        if self.bundle.packages.is_some() || facts.has_packages {
+            let retire = Action::Package(package::Action::RetireArchives);
+            self.add("retire-archives", &["open-gate"], FILES_DEADLINE, retire);
+        }
         released.push("open-gate".to_owned());
         self.add_hooks(Slot::AfterKubelet, &released);
     }
@@ -321,8 +386,13 @@ impl Sequence<'_> {
     fn files(&self, early: Early) -> Vec<PlannedFile> {
         let early_files: Vec<_> = self.early_units().filter_map(|unit| self.bundle.unit_file(unit)).collect();
         let files = self.bundle.all_files();
-        let is_early = |file: &bundle::File| early_files.iter().any(|early| early.path == file.path);
-        files.iter().filter(|file| is_early(file) == (early == Early::Yes)).map(PlannedFile::from).collect()
+        let settings = self.bundle.packages.as_ref().map(|packages| packages.settings.as_slice()).unwrap_or_default();
+        let kind = |file: &bundle::File| match () {
+            () if early_files.iter().any(|early| early.path == file.path) => Early::Yes,
+            () if settings.contains(&file.path) => Early::Settings,
+            () => Early::No,
+        };
+        files.iter().filter(|file| kind(file) == early).map(PlannedFile::from).collect()
     }
 
     fn early_units(&self) -> impl Iterator<Item = &UnitName> {
@@ -404,5 +474,7 @@ impl Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Early {
     Yes,
+    /// Of the package manager, before anything is fetched.
+    Settings,
     No,
 }

@@ -24,10 +24,12 @@ use crate::complete::COMPLETE_PATH;
 use crate::kept::KEPT_BUNDLES_FOLDER;
 use crate::resource::file::{FILES_DEADLINE, KUBELET_STATE, remove_tree};
 use crate::resource::gate::{GateState, observe_any};
+use crate::resource::package::manager::OUTPUT_FOLDER as PACKAGE_OUTPUT_FOLDER;
 use crate::resource::record::{self, BEFORE_FOLDER, RECORD_PATH, Record};
 use crate::resource::started::STARTED_PATH;
 use crate::resource::{
-    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, snap, tree, unit,
+    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, package, snap, tree,
+    unit,
 };
 use crate::session::{Applied, HANG_GRACE, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER};
@@ -53,6 +55,7 @@ pub struct ResetOptions {
 pub enum ResetAction {
     File(file::Undo),
     Tree(tree::Undo),
+    Package(package::Undo),
     Gate(gate::Undo),
     Unit(unit::Undo),
     Snap(snap::Undo),
@@ -76,6 +79,7 @@ impl ResetAction {
         match self {
             Self::File(undo) => undo,
             Self::Tree(undo) => undo,
+            Self::Package(undo) => undo,
             Self::Gate(undo) => undo,
             Self::Unit(undo) => undo,
             Self::Snap(undo) => undo,
@@ -268,7 +272,7 @@ fn forget(disk: &dyn Disk) -> Result<Forgotten, FileError> {
     for path in [COMPLETE_PATH, STARTED_PATH] {
         files::remove_durable(disk, Path::new(path))?;
     }
-    for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER, HOOK_OUTPUT_FOLDER] {
+    for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER, HOOK_OUTPUT_FOLDER, PACKAGE_OUTPUT_FOLDER] {
         remove_tree(disk, Path::new(folder))?;
     }
     files::remove_durable(disk, Path::new(JOURNAL_PATH))?;

@@ -20,6 +20,7 @@ mod kubelet;
 mod layout;
 mod network;
 mod node;
+mod packages;
 mod part;
 mod pod;
 mod readers;

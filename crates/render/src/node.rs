@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::network::PLUGINS;
 use bundle::{
-    ARGUMENTS_VARIABLE, AbsolutePath, Bundle, Component, Content, GATE_PATH, Gate, Join, NodeKind, Start, UnitNature,
+    ARGUMENTS_VARIABLE, AbsolutePath, Bundle, Component, Content, GATE_PATH, Gate, Join, NodeKind, Packages, Start,
+    UnitNature,
 };
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, ExecCredential, Layout, PodNetwork, Role};
 
@@ -19,7 +20,7 @@ use crate::kubelet::{
 use crate::network::{self, NETWORK_UNIT};
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::spending::{self, SPENDING_UNIT};
-use crate::{layout, readers, runtime, static_pods, system, trees, webhook};
+use crate::{layout, packages, readers, runtime, static_pods, system, trees, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
 
@@ -69,19 +70,27 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
     let trees = trees::render_trees(node_group)?;
+    let packages = match packages::render_packages(cluster, group)? {
+        Some((packages, files)) => {
+            part.files.extend(files);
+            Some(packages)
+        }
+        None => None,
+    };
 
     Ok(Bundle {
         cluster: name.to_owned(),
         group: node_group.name.value.to_string(),
         kubernetes_version: group.kubernetes_version.value.to_string(),
         node: kind(cluster, group),
-        required_programs: required_programs(cluster, group, &identity)?,
         files: part.files,
         units: part.units,
         hooks,
         runtime: runtime::describe(group)?,
         downloads: trees::render_downloads(spec, &trees),
         trees,
+        required_programs: required_programs(cluster, group, &identity, packages.as_ref())?,
+        packages,
         gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?)?,
         join,
         pod_network,
@@ -238,9 +247,14 @@ fn required_programs(
     cluster: &CompleteCluster,
     group: &CompleteGroup,
     identity: &Identity<'_>,
+    packages: Option<&Packages>,
 ) -> Result<Vec<AbsolutePath>, RenderError> {
     let mut programs = Vec::new();
-    if !group.components.is_tree(Component::Kubelet) {
+    // They are what everything else is installed with.
+    for program in packages.into_iter().flat_map(|packages| packages.manager.programs()) {
+        programs.push(path(*program)?);
+    }
+    if !group.components.is_brought(Component::Kubelet) {
         programs.push(group.kubelet.binary.value.clone());
     }
     // Of a bare name only the kubelet's PATH knows where it is.
@@ -250,7 +264,7 @@ fn required_programs(
         programs.push(path(program.command.as_str())?);
     }
     programs.extend(runtime::required_program(group));
-    let brings_plugins = !group.components.is_tree(Component::CniPlugins);
+    let brings_plugins = !group.components.is_brought(Component::CniPlugins);
     if brings_plugins && cluster.networking.pod_network.value == PodNetwork::Bridge {
         let folder = &group.container_runtime.cni_binaries.value;
         for plugin in PLUGINS {

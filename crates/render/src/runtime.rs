@@ -64,13 +64,14 @@ fn is_tree(group: &CompleteGroup) -> bool {
 
 /// Whether the runtime is there before the bootstrap begins.
 pub(crate) fn is_preinstalled(group: &CompleteGroup) -> bool {
-    !is_tree(group) && group.source.value != SourceKind::Torcx
+    !group.components.is_brought(Component::Containerd) && group.source.value != SourceKind::Torcx
 }
 
 pub(crate) fn describe(group: &CompleteGroup) -> Result<Runtime, RenderError> {
     let runtime = group.container_runtime.name.value;
     let source = match () {
         () if is_tree(group) => RuntimeSource::Tree,
+        () if group.components.is_package(Component::Containerd) => RuntimeSource::Package,
         () if is_preinstalled(group) => RuntimeSource::Preinstalled,
         () => RuntimeSource::Torcx,
     };

@@ -131,10 +131,21 @@ impl ProxyVariables {
         Self { list: proxy_variables(proxy), are_secret: proxy.credentials.is_some() }
     }
 
+    /// Where they are secret.
+    pub(crate) fn file(&self) -> Option<&'static str> {
+        (self.are_secret && !self.list.is_empty()).then_some(PROXY_PATH)
+    }
+
+    /// Where everybody may read them.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (&str, &str)> {
+        let list = if self.are_secret { &[][..] } else { &self.list };
+        list.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
     pub(crate) fn give<'a>(&'a self, service: Section<'a>) -> Section<'a> {
-        match self.are_secret && !self.list.is_empty() {
-            true => service.text("EnvironmentFile", PROXY_PATH),
-            false => self.list.iter().fold(service, |service, (name, value)| service.environment(name, value)),
+        match self.file() {
+            Some(file) => service.text("EnvironmentFile", file),
+            None => self.list.iter().fold(service, |service, (name, value)| service.environment(name, value)),
         }
     }
 }

@@ -44,13 +44,13 @@ pub(crate) fn validate_store_url(text: &str) -> Result<(), Invalid> {
     syntax::validate_web_url(text)
 }
 
-/// What becomes the name of a folder: `2.4.2`, `1.36.3+example.1`.
+/// What can be the name of a folder, as the version of a tree: `2.4.2`, `1.36.3+example.1`.
 pub(crate) fn validate_component_version(text: &str) -> Result<(), Invalid> {
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b".+_-".contains(&byte);
     let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     match begins && text.len() <= 64 && text.bytes().all(harmless) {
         true => Ok(()),
-        false => Err(Invalid::new(format!("\"{text}\" is not a version"))
+        false => Err(Invalid::new(format!("\"{text}\" is not a version of an artefact"))
             .advise("write it as the manifest does, for example 2.4.2: letters, digits and \".+_-\"")),
     }
 }

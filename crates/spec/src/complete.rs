@@ -12,6 +12,7 @@ use crate::items::{
 };
 use crate::mistake::Mistake;
 use crate::origin::Setting;
+use crate::packages::PackageRepository;
 use crate::proxy_credentials::ProxyCredentials;
 use crate::record::{
     Case, Config, Containerd, Etcd, Flags, Given, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler,
@@ -19,7 +20,7 @@ use crate::record::{
 };
 use crate::texts::{
     AbsolutePath, ComponentVersion, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry,
-    Registry, Sha256, Sha512, StoreUrl, SysctlName, WebUrl,
+    PackageName, Registry, Sha256, Sha512, StoreUrl, SysctlName, WebUrl,
 };
 use crate::values::{
     ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
@@ -77,6 +78,8 @@ record!(
         trust: Nested<CompleteTrust> = "trust",
         /// Programs that nodes get from a store: which there are, where, and who vouches for them.
         artefacts: Given<CompleteArtefacts> = "artefacts",
+        /// Where nodes get packages from, and which they need besides those of their programs.
+        packages: Nested<PackagesDefaults> = "packages",
         /// Where nodes fetch what they need, if not from its makers.
         assets: Nested<CompleteAssets> = "assets",
         /// Mirrors of image registries: host of the registry, then base URLs in the order in which they are tried.
@@ -218,6 +221,29 @@ record!(
         certificate_authority: Maybe<CertificatePem> = "certificateAuthority",
         /// For stores in buckets.
         s3: Given<CompleteS3> = "s3",
+    }
+);
+
+record!(
+    "packages",
+    /// What the groups of a cluster have in common in their packages.
+    PackagesDefaultsSpec => PackagesDefaults {
+        /// Where packages come from, besides the repositories of the image.
+        repositories: Leaf<Vec<PackageRepository>> = "repositories",
+        /// What the host needs besides the programs of a node: installed if it is absent, in whichever version.
+        prerequisites: Maybe<Vec<PackageName>> = "prerequisites",
+    }
+);
+
+record!(
+    "packages",
+    /// What the package manager of a node is told.
+    PackagesSpec => CompletePackages {
+        /// Where packages come from, besides the repositories of the image.
+        repositories: Leaf<Vec<PackageRepository>> = "repositories",
+        /// What the host needs besides the programs of a node: installed if it is absent, in whichever version. Default:
+        /// iptables and conntrack, for the source package.
+        prerequisites: Leaf<Vec<PackageName>> = "prerequisites",
     }
 );
 
@@ -435,10 +461,12 @@ record!(
         architecture: Leaf<Architecture> = "architecture",
         /// The release of the kubelet, if not that of the cluster: up to three minors older, never newer.
         kubernetes_version: Leaf<KubeVersion> = "kubernetesVersion",
-        /// Where programs come from: preinstalled (the image brings them) or tree (nodestrap does, from `artefacts`).
+        /// Where programs come from: preinstalled (the image brings them), tree (nodestrap does, from `artefacts`) or package (the package manager does).
         source: Leaf<SourceKind> = "source",
         /// The programs one by one, where they differ from `source` or need another version.
         components: Nested<CompleteComponents> = "components",
+        /// Where nodes get packages from, and which they need besides; the repositories of the cluster are laid under them.
+        packages: Nested<CompletePackages> = "packages",
         /// The machines, for launch templates and for what depends on their size.
         machines: Nested<CompleteMachines> = "machines",
         /// Set by the kubelet when the node registers. Of the domains kubernetes.io and k8s.io only what a kubelet may set.
@@ -493,10 +521,12 @@ record!(
     "a component",
     /// Where a program comes from, and which version.
     ComponentSpec => CompleteComponent {
-        /// preinstalled or tree. Default: that of the group.
+        /// preinstalled, tree or package. Default: that of the group.
         source: Maybe<SourceKind> = "source",
-        /// Of a tree. Default: what goes with kubernetesVersion.
+        /// Of a tree or a package, there with its revision: 1.36.3-1.1. Default: what goes with kubernetesVersion.
         version: Maybe<ComponentVersion> = "version",
+        /// What its package is called. Default: by the operating system.
+        package: Maybe<PackageName> = "package",
     }
 );
 

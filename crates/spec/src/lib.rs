@@ -23,6 +23,7 @@ mod mistake;
 mod nearest;
 mod no_proxy;
 mod origin;
+mod packages;
 mod path;
 mod pem;
 mod pki;
@@ -49,9 +50,9 @@ pub use complete::{
     CompleteArtefacts, CompleteAssets, CompleteCluster, CompleteComponent, CompleteComponents,
     CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl, CompleteEtcd, CompleteGroup,
     CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler,
-    CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap, CompletePki,
-    CompleteProxy, CompleteReport, CompleteS3, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
-    DeliveryDefaults, NodestrapDefaults, Pinned, StoreDefaults,
+    CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap, CompletePackages,
+    CompletePki, CompleteProxy, CompleteReport, CompleteS3, CompleteSpec, CompleteStore, CompleteTectonic,
+    CompleteTrust, DeliveryDefaults, NodestrapDefaults, PackagesDefaults, Pinned, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};
@@ -66,12 +67,13 @@ pub use items::{
 };
 pub use mistake::{Colour, Mistake, Severity, render_mistakes};
 pub use origin::{Origin, Position, Setting};
+pub use packages::PackageRepository;
 pub use resolve::{Parsed, parse};
 pub use schema::json_schema;
 pub use source::Source;
 pub use texts::{
     AbsolutePath, ComponentVersion, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName,
-    Name, NoProxyEntry, Registry, Sha256, Sha512, StoreUrl, SysctlName, UnitName, VariableName, WebUrl,
+    Name, NoProxyEntry, PackageName, Registry, Sha256, Sha512, StoreUrl, SysctlName, UnitName, VariableName, WebUrl,
 };
 pub use trust::Timestamp;
 pub use values::{

@@ -263,6 +263,10 @@ fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
     }
 }
 
+fn installs_packages(group: &crate::complete::CompleteGroup) -> bool {
+    group.components.packages().next().is_some() || !group.packages.prerequisites.value.is_empty()
+}
+
 fn is_of_nobody(artefacts: &CompleteArtefacts) -> bool {
     artefacts.unsigned.value && artefacts.keyrings.value.is_empty()
 }
@@ -278,6 +282,8 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
     let size_is_known = provider == Provider::Aws && group.machines.instance_type.is_some();
     match field {
         ["architecture"] => group.components.trees().next().is_some(),
+        // What is not installed comes from nowhere.
+        ["packages", "repositories"] => installs_packages(group),
         ["machines", "prefixDelegation"] => size_is_known && group.max_pods.value == MaxPods::Map,
         ["reservation"] => size_is_known,
         ["kubelet", "binary"] => layout != Layout::Eksctl || group.os.value != Os::Ubuntu,

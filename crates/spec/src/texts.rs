@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::artefacts;
 use crate::config::is_canonical_int;
+use crate::packages;
 use crate::record::{Context, SpecValue};
 use crate::syntax;
 use crate::tree::{Kind, Node};
@@ -108,8 +109,14 @@ checked_texts!(
     NoProxyEntry(crate::no_proxy::validate_entry, ".example.com", "^[^,\\s]+$"),
     /// The name of a header of a web request.
     HeaderName(syntax::validate_header_name, "Authorization", "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
-    /// The version of a component, as the manifest of artefacts has it.
-    ComponentVersion(artefacts::validate_component_version, "2.4.2", "^[0-9A-Za-z][0-9A-Za-z.+_-]*$"),
+    /// The version of a component, as the manifest of artefacts or the package manager has it.
+    ComponentVersion(packages::validate_version, "2.4.2", "^[0-9A-Za-z][0-9A-Za-z.+_~^:-]*$"),
+    /// The name of a package.
+    PackageName(packages::validate_package_name, "iptables", "^[0-9A-Za-z][0-9A-Za-z.+_-]*$"),
+    /// The suite of a repository of apt.
+    Suite(packages::validate_suite, "./", "^[0-9A-Za-z./_+~-]+$"),
+    /// A part of such a suite.
+    SuiteComponent(packages::validate_suite_component, "main", "^[0-9A-Za-z./_+-]+$"),
     /// A media type.
     MediaType(syntax::validate_media_type, "text/x-shellscript", "^[A-Za-z0-9.+_-]+/[A-Za-z0-9.+_-]+$"),
 );

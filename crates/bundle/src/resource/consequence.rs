@@ -85,6 +85,8 @@ pub(crate) enum Subject {
     TreeOfNobody,
     /// The same programs by another way.
     TreeFromElsewhere,
+    /// Where packages come from; which they are does not change by it.
+    PackagesFromElsewhere,
     OtherUnit,
     /// Neither started nor enabled by `apply`.
     UnitOfOthers,
@@ -190,6 +192,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::TreeOfKubelet, "", RestartKubelet, "the kubelet runs from it"),
     (Subject::TreeOfNobody, "", None, "its programs are found at their next start"),
     (Subject::TreeFromElsewhere, "", None, "the digest says what it is, wherever it comes from"),
+    (Subject::PackagesFromElsewhere, "", None, "it counts when packages are installed"),
     (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
     (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
     (Subject::UnitOrder, "", None, "it counts when they start"),

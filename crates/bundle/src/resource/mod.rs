@@ -10,6 +10,7 @@ pub mod file;
 pub mod folder;
 pub mod gate;
 pub mod hook;
+pub mod package;
 mod reason;
 pub mod snap;
 pub mod tree;
@@ -34,8 +35,16 @@ pub trait Family: Sync {
 }
 
 /// In the order in which people read of them. Folders follow from files, so nothing of theirs changes by itself.
-pub const FAMILIES: [&dyn Family; 7] =
-    [&field::Fields, &tree::Trees, &file::Files, &gate::Gates, &unit::Units, &snap::Snaps, &hook::Hooks];
+pub const FAMILIES: [&dyn Family; 8] = [
+    &field::Fields,
+    &package::PackageFamily,
+    &tree::Trees,
+    &file::Files,
+    &gate::Gates,
+    &unit::Units,
+    &snap::Snaps,
+    &hook::Hooks,
+];
 
 /// A change of one resource, and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

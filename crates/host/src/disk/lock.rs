@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockType};
 
-use super::LockGuard;
 use super::rooted::{BASE, bits, retry};
+use super::{LockGuard, LockHolder};
 
 /// Somebody who takes the file away each time between our opening and our locking it is not there to be waited for.
 const ATTEMPTS: u32 = 64;
@@ -42,6 +43,16 @@ fn is_still_there(fd: &OwnedFd, folder: &OwnedFd, name: &OsStr) -> io::Result<bo
 pub(super) fn is_taken(file: &OwnedFd) -> io::Result<Option<bool>> {
     let inode = rustix::fs::fstat(file)?.st_ino;
     Ok(std::fs::read_to_string("/proc/locks").ok().map(|locks| has_lock(&locks, inode)))
+}
+
+/// Of a record lock, which apt and dpkg use.
+pub(super) fn holder(file: &OwnedFd) -> io::Result<Option<LockHolder>> {
+    let question = Flock::from(FlockType::WriteLock);
+    let Some(held) = rustix::process::fcntl_getlk(file, &question)? else { return Ok(None) };
+    let Some(pid) = held.pid else { return Ok(None) };
+    let pid = pid.as_raw_nonzero().get().unsigned_abs();
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Ok(Some(LockHolder { pid, name: name.trim().to_owned() }))
 }
 
 /// A line is `1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF`; some file systems show another device number than `stat`

@@ -20,7 +20,7 @@ use super::held::HeldFileSystems;
 use super::label;
 use super::lock;
 use super::path::{relative, split};
-use super::{Disk, DiskError, Extent, FileReader, Kind, LockGuard, Look, Stat};
+use super::{Disk, DiskError, Extent, FileReader, Kind, LockGuard, LockHolder, Look, Stat};
 use crate::mounts::{self, MOUNTS, MOUNTS_LIMIT};
 
 /// Opened folders and files never leak into a child process.
@@ -556,6 +556,14 @@ impl Disk for RootedDisk {
         let looked = match self.resolve(path, OFlags::PATH) {
             Err(error) if is_absent(&error) => Ok(Some(false)),
             file => file.and_then(|file| lock::is_taken(&file)),
+        };
+        looked.map_err(|source| DiskError::new("look at the lock", path, source))
+    }
+
+    fn lock_holder(&self, path: &Path) -> Result<Option<LockHolder>, DiskError> {
+        let looked = match self.resolve(path, OFlags::RDONLY) {
+            Err(error) if is_absent(&error) => Ok(None),
+            file => file.and_then(|file| lock::holder(&file)),
         };
         looked.map_err(|source| DiskError::new("look at the lock", path, source))
     }

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use super::crash::{Crash, Verdict, crashed};
 use super::disk::{Entry, FakeDisk};
+use super::packages::FakeRepository;
 use crate::disk::{Disk as _, DiskError};
 use crate::units::unit_file::Found;
 use crate::units::{
-    ActiveState, JobResult, UnitError, UnitName, UnitState, Units, disable_on_disk, enable_on_disk, find, is_enabled,
+    ActiveState, JobResult, Transient, UnitError, UnitName, UnitState, Units, disable_on_disk, enable_on_disk, find,
+    is_enabled,
 };
 
 const ADDRESS: &str = "fake bus";
@@ -47,6 +49,10 @@ struct State {
     /// What others said in its name.
     logged: BTreeMap<UnitName, Vec<String>>,
     output: Output,
+    /// What a package manager of this machine can install.
+    repository: FakeRepository,
+    /// Every command that was run, over all boots.
+    commands: Vec<Vec<String>>,
     /// What the time client of this boot says.
     clock_is_synchronised: Option<bool>,
 }
@@ -109,6 +115,16 @@ impl FakeUnits {
     /// From now on this is a systemd that cannot append the output of a unit to a file.
     pub fn forget_how_to_append(&self) {
         self.with(|state| state.output = Output::Journal);
+    }
+
+    /// Changes what a package manager can install.
+    pub fn repository<T>(&self, change: impl FnOnce(&mut FakeRepository) -> T) -> T {
+        self.with(|state| change(&mut state.repository))
+    }
+
+    /// Every command that was run as a unit of its own, over all boots.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        self.with(|state| state.commands.clone())
     }
 
     /// What was written into the log of the machine in the name of a unit.
@@ -325,6 +341,43 @@ impl Units for FakeUnits {
         });
         look();
         ended
+    }
+
+    /// Each thing that the program does is an operation of its own: a crash in between leaves the rest undone.
+    fn run_transient(
+        &self,
+        transient: &Transient,
+        _deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
+        let (operation, name) = ("run", transient.unit.0.clone());
+        let failed = |detail: String| {
+            let unit = name.clone();
+            UnitError::Job { operation, unit, result: JobResult::Failed, detail, output: None }
+        };
+        let broken = |source: DiskError| UnitError::Call { operation, what: name.clone(), source: source.into() };
+        self.change(operation, &name, |_, state| {
+            state.commands.push(transient.command.clone());
+            Ok(())
+        })?;
+        let disk = self.disk.uncounted();
+        let planned = self.with(|state| state.repository.plan(&transient.command, &disk));
+        let operations = match planned {
+            Ok(operations) => operations,
+            Err(words) => {
+                disk.append(&transient.output, words.as_bytes()).map_err(broken)?;
+                return Err(failed(" (unit result \"exit-code\", main process status 100)".to_owned()));
+            }
+        };
+        for one in operations {
+            self.change(operation, &name, |disk, _| one(disk).map_err(broken))?;
+        }
+        look();
+        Ok(())
+    }
+
+    fn wait_until_ended(&self, _unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+        self.require_bus()
     }
 
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {

@@ -1,7 +1,10 @@
 //! The few methods and properties of systemd's D-Bus interface that a bootstrap needs.
 //! Reference: `org.freedesktop.systemd1(5)`.
 
-use zbus::{OwnedObjectPath, proxy};
+use zbus::{OwnedObjectPath, Variant, proxy};
+
+/// A unit that comes along with another one; we have none.
+pub(super) type Companion<'a> = (&'a str, Vec<(&'a str, Variant<'a>)>);
 
 /// Kind of change, the link, its target: what `EnableUnitFiles` did.
 pub(super) type Change = (String, String, String);
@@ -16,6 +19,14 @@ pub(super) trait Manager {
     fn subscribe(&self) -> zbus::Result<()>;
     fn load_unit(&self, name: &str) -> zbus::Result<OwnedObjectPath>;
     fn start_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    fn start_transient_unit(
+        &self,
+        name: &str,
+        mode: &str,
+        properties: &[(&str, Variant<'_>)],
+        companions: &[Companion<'_>],
+    ) -> zbus::Result<OwnedObjectPath>;
+    fn unref_unit(&self, name: &str) -> zbus::Result<()>;
     fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
     fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
     fn stop_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::unit_file::{self, Found, Install, parse_install};
-use super::{ActiveState, UnitError, UnitName, UnitState, Units};
+use super::{ActiveState, Transient, UnitError, UnitName, UnitState, Units};
 use crate::disk::{Disk, DiskError, Kind};
 use crate::files::{self, FileError};
 
@@ -100,6 +100,19 @@ impl Units for StandInUnits {
         _look: &mut (dyn FnMut() + Send),
     ) -> Result<(), UnitError> {
         self.record_restart("restart", unit)
+    }
+
+    fn run_transient(
+        &self,
+        transient: &Transient,
+        _deadline: Duration,
+        _look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
+        Err(call("run", &transient.unit.0, "a folder that stands for a machine runs no programs".into()))
+    }
+
+    fn wait_until_ended(&self, _unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+        Ok(())
     }
 
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {

@@ -18,6 +18,7 @@ use zbus::{Connection, OwnedObjectPath, Proxy, fdo};
 use super::log::{JOURNAL_FOLDERS, Run, boot_id, last_lines, quote_last_lines};
 use super::proxies::{JobRemovedStream, ManagerProxy, TimeDateProxy, UnitProxy};
 use super::synchronize::synchronize;
+use super::transient::{END_INTERVAL, Transient};
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
 use crate::machine::{JOURNAL_SOCKET, LinuxClock, say_for_unit};
 
@@ -230,14 +231,7 @@ impl Units for SystemdUnits {
             // systemd's own times are taken when the process runs already, and may have spoken.
             let since = LinuxClock.monotonic();
             let job = manager.restart_unit(&name, JOB_MODE).await?;
-            let mut ended = pin!(wait_for_job(&mut removed, &job));
-            let result = loop {
-                match tokio::time::timeout(LOOK_INTERVAL, &mut ended).await {
-                    Ok(result) => break result?,
-                    Err(_) => look(),
-                }
-            };
-            match result {
+            match watch_job(&mut removed, &job, look).await? {
                 JobResult::Done => Ok(()),
                 result => {
                     let output = unit_log(&bus, &manager, &path, &id, journals, since).await;
@@ -246,6 +240,41 @@ impl Units for SystemdUnits {
                 }
             }
         })
+    }
+
+    fn run_transient(
+        &self,
+        transient: &Transient,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
+        transient.is_runnable()?;
+        let (name, properties) = (transient.unit.0.clone(), transient.properties());
+        self.ask("run", &transient.unit.0, deadline, |bus, manager| async move {
+            wait_for_end(&bus, &manager, &name).await?;
+            let mut removed = manager.receive_job_removed_with_args(&[(2, name.as_str())]).await?;
+            let job = manager.start_transient_unit(&name, "fail", &properties, &[]).await?;
+            let result = watch_job(&mut removed, &job, look).await?;
+            let detail = match result {
+                JobResult::Done => String::new(),
+                // It is there as long as we hold it.
+                _ => unit_detail(&bus, &manager.load_unit(&name).await?, &name).await,
+            };
+            // A reference that cannot be given back ends with the connection.
+            let _ = manager.unref_unit(&name).await;
+            match result {
+                JobResult::Done => Ok(()),
+                result => {
+                    let output = None;
+                    Err(Failure::Unit(UnitError::Job { operation: "run", unit: name, result, detail, output }))
+                }
+            }
+        })
+    }
+
+    fn wait_until_ended(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        self.ask("end", &unit.0, deadline, |bus, manager| async move { wait_for_end(&bus, &manager, &name).await })
     }
 
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
@@ -360,6 +389,32 @@ async fn require_loaded(
         "not-found" => Err(Failure::Unit(UnitError::NotFound { unit: name.to_owned() })),
         "masked" => Err(Failure::Unit(UnitError::Masked { unit: name.to_owned() })),
         _ => Ok((path, unit.id().await?)),
+    }
+}
+
+async fn watch_job(
+    removed: &mut JobRemovedStream,
+    job: &OwnedObjectPath,
+    look: &mut (dyn FnMut() + Send),
+) -> Result<JobResult, Failure> {
+    let mut ended = pin!(wait_for_job(removed, job));
+    loop {
+        match tokio::time::timeout(LOOK_INTERVAL, &mut ended).await {
+            Ok(result) => return result,
+            Err(_) => look(),
+        }
+    }
+}
+
+/// Of a unit that somebody else started: its job has no listener of ours, so it is looked at again and again.
+async fn wait_for_end(bus: &Connection, manager: &ManagerProxy<'_>, name: &str) -> Result<(), Failure> {
+    loop {
+        let path = manager.load_unit(name).await?;
+        let active = unit_proxy(bus, &path).await?.active_state().await?;
+        if matches!(active_state(&active), ActiveState::Inactive | ActiveState::Failed) {
+            return Ok(());
+        }
+        tokio::time::sleep(END_INTERVAL).await;
     }
 }
 

@@ -5,8 +5,12 @@
 
 mod consumers;
 mod images;
+mod layer;
+mod minimal;
+pub(crate) mod packages;
 mod part;
 mod programs;
+mod red_hat;
 mod release;
 mod root;
 mod snapd;
@@ -17,10 +21,13 @@ use anyhow::{Result, bail};
 
 pub use consumers::Consumers;
 pub(crate) use consumers::{Ignition, minor_of};
+pub use packages::PackageManager;
+pub(crate) use packages::Repository;
 pub(crate) use release::files as release_files;
 pub use release::{Patch, ReleaseFile};
 
 use crate::paths::cache_folder;
+use crate::state::NodeImage;
 use crate::support::missing_packages;
 
 pub(crate) const KUBERNETES_VERSION: &str = "1.36.3";
@@ -90,6 +97,13 @@ pub fn prepare() -> Result<Cache> {
 pub fn prepare_releases(cache: &Cache) -> Result<()> {
     for patch in [Patch::Newest, Patch::Earlier] {
         release_files(cache, patch)?;
+        extension_folder(cache, patch)?;
+    }
+    for manager in [PackageManager::Apt, PackageManager::Dnf] {
+        package_repositories(cache, manager)?;
+    }
+    for image in [NodeImage::Minimal, NodeImage::RedHat, NodeImage::Flatcar] {
+        layers(cache, image)?;
     }
     kube_proxy_image(cache).map(drop)
 }
@@ -98,6 +112,57 @@ pub fn prepare_releases(cache: &Cache) -> Result<()> {
 pub(crate) fn kube_proxy_image(cache: &Cache) -> Result<PathBuf> {
     let part = images::kube_proxy(&cache.kubernetes, &cache.node_root);
     Ok(part.ensure(&cache_folder()?)?.join(images::KUBE_PROXY_ARCHIVE))
+}
+
+/// The layers that make the root of a node of that image, the first on top; made when they are first asked for.
+pub(crate) fn layers(cache: &Cache, image: NodeImage) -> Result<Vec<PathBuf>> {
+    let folder = cache_folder()?;
+    let minimal = || minimal::part(&cache.node_root).ensure(&folder);
+    let over_debian = match image {
+        NodeImage::Complete => vec![cache.node_image.clone(), cache.node_base.clone()],
+        NodeImage::Bare => vec![cache.node_base.clone()],
+        NodeImage::Minimal => vec![cache.node_base.clone(), layer::of(&minimal()?)],
+        NodeImage::RedHat => {
+            let minimal = minimal()?;
+            let packages = package_repositories(cache, PackageManager::Dnf)?;
+            let red_hat = red_hat::part(&cache.node_root, &minimal, &packages).ensure(&folder)?;
+            vec![cache.node_base.clone(), layer::of(&red_hat), layer::of(&minimal)]
+        }
+        NodeImage::Flatcar => {
+            let flatcar = root::flatcar(&programs::runtime().ensure(&folder)?)?.ensure(&folder)?;
+            vec![flatcar, cache.node_base.clone()]
+        }
+    };
+    Ok([over_debian, vec![cache.node_root.clone()]].concat())
+}
+
+/// What an extension with Kubernetes has in it, in the folder `usr`; made when it is first asked for.
+pub(crate) fn extension_folder(cache: &Cache, patch: Patch) -> Result<PathBuf> {
+    let folder = cache_folder()?;
+    let kubernetes = match patch {
+        Patch::Newest => cache.kubernetes.clone(),
+        Patch::Earlier => programs::earlier_kubernetes()?.ensure(&folder)?,
+    };
+    release::extension(&kubernetes, &programs::runtime().ensure(&folder)?).ensure(&folder)
+}
+
+/// Signed, with the key that speaks for them; made when they are first asked for.
+pub(crate) fn package_repositories(cache: &Cache, manager: PackageManager) -> Result<PathBuf> {
+    let folder = cache_folder()?;
+    let programs = packages::Programs {
+        newest: cache.kubernetes.clone(),
+        earlier: programs::earlier_kubernetes()?.ensure(&folder)?,
+        runtime: programs::runtime().ensure(&folder)?,
+    };
+    let minimal = minimal::part(&cache.node_root).ensure(&folder)?;
+    let part = match manager {
+        PackageManager::Apt => packages::apt(programs, &minimal)?,
+        PackageManager::Dnf => packages::dnf(programs, &cache.node_root, &minimal)?,
+    };
+    if !part.is_present(&folder) {
+        check_build_tools()?;
+    }
+    part.ensure(&folder)
 }
 
 /// snapd from Debian, in the folder `root`; made when it is first asked for.

@@ -65,6 +65,21 @@ pub(crate) fn files(cache: &Cache, patch: Patch) -> Result<Vec<ReleaseFile>> {
     ])
 }
 
+/// The files of an extension: nothing lies outside `usr`, where the plug-ins have a folder, too.
+pub(super) fn extension(kubernetes: &Path, runtime: &Path) -> Part {
+    let [kubernetes, runtime] = [kubernetes, runtime].map(Path::to_owned);
+    let names = [&kubernetes, &runtime].map(|part| part.file_name().unwrap_or_default().as_encoded_bytes().to_vec());
+    Part {
+        name: "extension",
+        description: "putting together an extension with Kubernetes, a second".into(),
+        key: key(&[&names[0], &names[1], b"layout 1".as_slice()]),
+        recipe: Box::new(move |folder, _log| {
+            link(&kubernetes, &folder.join("usr/bin"), &["kubectl", "kubelet"])?;
+            link(&runtime, &folder.join("usr/libexec/cni"), &CNI_PLUGINS)
+        }),
+    }
+}
+
 fn containerd_archive() -> String {
     format!("containerd-{CONTAINERD_VERSION}-linux-{ARCHITECTURE}.tar.gz")
 }

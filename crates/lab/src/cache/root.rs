@@ -12,7 +12,7 @@ use crate::command::{run_logged, stdout_of};
 use crate::node_root::{Enable, install_unit, write_file};
 use crate::paths::recipe;
 
-const RELEASE: &str = "bookworm";
+pub(super) const RELEASE: &str = "bookworm";
 const PACKAGES: &str =
     "systemd,systemd-sysv,dbus,iproute2,iptables,conntrack,kmod,e2fsprogs,procps,strace,ca-certificates,locales";
 /// debootstrap cannot resolve the virtual packages that this one depends on; apt can.
@@ -39,7 +39,7 @@ pub(super) fn debian() -> Part {
             let mut debootstrap = Command::new("debootstrap");
             debootstrap.args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE]).arg(folder);
             run_logged(&mut debootstrap, log)?;
-            install_with_apt(folder, log)?;
+            install_with_apt(folder, &PACKAGES_BY_APT, log)?;
             for unit in MASKED_UNITS {
                 let link = folder.join("etc/systemd/system").join(unit);
                 symlink("/dev/null", &link).with_context(|| format!("masking {unit}"))?;
@@ -49,34 +49,40 @@ pub(super) fn debian() -> Part {
     }
 }
 
-/// Installs what debootstrap cannot, with this machine's way to the package registry but without starting any service.
-fn install_with_apt(root: &Path, log: &Path) -> Result<()> {
+/// With this machine's way to the package registry but without starting any service.
+pub(super) fn install_with_apt(root: &Path, packages: &[&str], log: &Path) -> Result<()> {
     let policy = root.join("usr/sbin/policy-rc.d");
     write_file(&policy, "#!/bin/sh\nexit 101\n")?;
     std::fs::set_permissions(&policy, std::fs::Permissions::from_mode(0o755)).context("policy-rc.d")?;
-    let proxy = root.join("etc/apt/apt.conf.d/99nodestrap-lab-proxy");
-    write_file(&proxy, &apt_settings_of_this_machine()?)?;
-    std::fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copying resolv.conf")?;
+    let proxy = let_apt_reach_the_registry(root)?;
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("chroot");
         command.arg(root).env("DEBIAN_FRONTEND", "noninteractive").arg("apt-get").arg("-q").args(arguments);
         run_logged(&mut command, log)
     };
     apt(&["update"])?;
-    apt(&[&["install", "-y", "--no-install-recommends"], PACKAGES_BY_APT.as_slice()].concat())?;
+    apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())?;
     apt(&["clean"])?;
     std::fs::remove_file(policy).context("removing policy-rc.d")?;
     std::fs::remove_file(proxy).context("removing the apt settings")
 }
 
+/// Returns the file of settings, which must not stay.
+pub(super) fn let_apt_reach_the_registry(root: &Path) -> Result<PathBuf> {
+    let settings = root.join("etc/apt/apt.conf.d/99nodestrap-lab-proxy");
+    write_file(&settings, &apt_settings_of_this_machine()?)?;
+    std::fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copying resolv.conf")?;
+    Ok(settings)
+}
+
 /// The proxies, if this machine reaches the registry through one.
-pub(super) fn apt_settings_of_this_machine() -> Result<String> {
+fn apt_settings_of_this_machine() -> Result<String> {
     let settings = stdout_of(Command::new("apt-config").arg("dump"))?;
     let wanted = |line: &&str| line.contains("::Proxy") || line.contains("Check-Valid-Until");
     Ok(settings.lines().filter(wanted).map(|line| format!("{line}\n")).collect())
 }
 
-fn leave_no_trace_of_this_machine(root: &Path) -> Result<()> {
+pub(super) fn leave_no_trace_of_this_machine(root: &Path) -> Result<()> {
     for file in ["etc/machine-id", "etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id"] {
         let _ = std::fs::remove_file(root.join(file));
     }
@@ -120,6 +126,27 @@ pub(super) fn image(kubernetes: &Path, runtime: &Path) -> Result<Part> {
             copy_setting("10-nodestrap-lab.toml", &folder.join("etc/containerd/conf.d"))?;
             copy_setting("config.toml", &folder.join("etc/containerd"))?;
             install_unit(folder, &recipe("node").join("containerd.service"), Enable::No)
+        }),
+    })
+}
+
+/// What Flatcar brings besides: a runtime, and nothing of Kubernetes.
+pub(super) fn flatcar(runtime: &Path) -> Result<Part> {
+    let source = recipe("flatcar");
+    let mut inputs = recipe_files(&source)?;
+    inputs.push(runtime.file_name().unwrap_or_default().as_encoded_bytes().to_vec());
+    let runtime = runtime.to_owned();
+    Ok(Part {
+        name: "node-flatcar",
+        description: "putting together what Flatcar brings, a second".into(),
+        key: key(&inputs),
+        recipe: Box::new(move |folder, _log| {
+            link(&runtime, &folder.join("usr/bin"), &["containerd", "containerd-shim-runc-v2", "ctr", "runc"])?;
+            let setting = std::fs::read(source.join("config.toml")).context("reading config.toml")?;
+            write_file(&folder.join("usr/share/containerd/config.toml"), setting)?;
+            install_unit(folder, &source.join("containerd.service"), Enable::No)?;
+            let loops = source.join("nodestrap-lab-loop-devices.service");
+            install_unit(folder, &loops, Enable::AsInstallSectionSays)
         }),
     })
 }

@@ -5,11 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::layer;
 use super::part::{Part, key};
-use super::root::{apt_settings_of_this_machine, debian};
+use super::root::{debian, let_apt_reach_the_registry};
 use crate::command::run_logged;
-use crate::mounts;
-use crate::node_root::write_file;
 use crate::paths::cache_folder;
 
 /// Not udev, on which snapd depends: it would act on the devices of the machine below.
@@ -25,24 +24,16 @@ pub(super) fn part() -> Part {
         key: key(&[PACKAGES, SCRIPT]),
         recipe: Box::new(|folder, log| {
             let root = debian().ensure(&cache_folder()?)?;
-            let scratch = tempfile::tempdir_in(folder).context("making a scratch folder")?;
-            let [upper, work, merged] = ["upper", "work", "merged"].map(|name| scratch.path().join(name));
-            for made in [&upper, &work, &merged] {
-                std::fs::create_dir(made).with_context(|| format!("creating {}", made.display()))?;
-            }
-            mounts::overlay(&[&root], &upper, &work, &merged)?;
-            let fetched = fetch(&merged, log);
-            let unmounted = mounts::unmount_below(&merged);
-            fetched?;
-            unmounted?;
-            std::fs::rename(upper.join("out"), folder.join("root")).context("keeping the files")
+            let fetch = |merged: &Path| fetch(merged, log);
+            layer::with_changes(folder, &[&root], fetch, |changes| {
+                std::fs::rename(changes.join("out"), folder.join("root")).context("keeping the files")
+            })
         }),
     }
 }
 
 fn fetch(root: &Path, log: &Path) -> Result<()> {
-    write_file(&root.join("etc/apt/apt.conf.d/99nodestrap-lab-proxy"), &apt_settings_of_this_machine()?)?;
-    std::fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copying resolv.conf")?;
+    let_apt_reach_the_registry(root)?;
     let mut command = Command::new("chroot");
     command.arg(root).args(["sh", "-c", SCRIPT, "sh"]).args(PACKAGES.split(' '));
     run_logged(&mut command, log)

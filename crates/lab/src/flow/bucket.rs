@@ -7,10 +7,11 @@ use data_encoding::BASE64;
 
 use crate::cache::{ARCHITECTURE, Patch, ReleaseFile};
 use crate::command::stdout_of;
-use crate::flow::{SigningKey, incompressible_text};
+use crate::flow::incompressible_text;
 use crate::lab::Lab;
 use crate::metadata::Role;
 use crate::object_store::{ObjectStore, REGION, SESSION_PREFIX};
+use crate::signing::SigningKey;
 use crate::worker_spec::WorkerSpec;
 
 const BUCKET: &str = "nodes";

@@ -1,6 +1,6 @@
 //! A bare Debian that gets kubelet, runtime and CNI plug-ins as trees, from a store of signed artefacts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -10,6 +10,7 @@ use crate::cache::{ARCHITECTURE, Patch, ReleaseFile};
 use crate::command::stdout_of;
 use crate::lab::Lab;
 use crate::node::NodeOptions;
+use crate::signing::SigningKey;
 use crate::web::WebServer;
 use crate::worker_spec::WorkerSpec;
 
@@ -33,17 +34,28 @@ impl ArtefactStore {
 
     /// Puts a release into the store and signs for it.
     pub fn publish(&self, nodestrap: &Path, release: &[ReleaseFile]) -> Result<()> {
-        let mut publish = Command::new(nodestrap);
-        publish.arg("publish").arg(self.server.folder()).args(["--architecture", ARCHITECTURE]);
-        publish.arg("--key").arg(&self.key.secret).arg("--keyring").arg(&self.key.keyring);
+        let mut publish = self.publish_command(nodestrap);
         for ReleaseFile { component, version, path, .. } in release {
             publish.arg("--add").arg(format!("{component}@{version}={}", path.display()));
         }
         stdout_of(&mut publish).context("publishing a release").map(drop)
     }
 
+    /// Without what is to be published.
+    pub(super) fn publish_command(&self, nodestrap: &Path) -> Command {
+        let mut publish = Command::new(nodestrap);
+        publish.arg("publish").arg(self.server.folder()).args(["--architecture", ARCHITECTURE]);
+        publish.arg("--key").arg(&self.key.secret).arg("--keyring").arg(&self.key.keyring);
+        publish
+    }
+
     /// Of a worker that gets all its programs from here. What was published is looked up when this is rendered.
     pub fn spec(&self, lab: &Lab, patch: Patch) -> Result<WorkerSpec> {
+        self.spec_from(lab, patch, "tree")
+    }
+
+    /// The same in another form.
+    pub(super) fn spec_from(&self, lab: &Lab, patch: Patch, source: &str) -> Result<WorkerSpec> {
         let mut spec = WorkerSpec::of(lab).with_kube_proxy(lab)?;
         spec.cluster.push_str(&format!(
             "kubernetesVersion: {}\nartefacts:\n  store: {}\n  manifest: {{file: {}}}\n  keyrings: [{{file: {}}}]\n  \
@@ -54,7 +66,7 @@ impl ArtefactStore {
             self.key.keyring.display(),
             BASE64.encode(lab.ca_pem().as_bytes()),
         ));
-        spec.group.push_str(&format!("source: tree\narchitecture: {ARCHITECTURE}\n"));
+        spec.group.push_str(&format!("source: {source}\narchitecture: {ARCHITECTURE}\n"));
         Ok(spec)
     }
 
@@ -63,37 +75,6 @@ impl ArtefactStore {
         let user_data = self.spec(lab, patch)?.user_data(nodestrap)?;
         let options = NodeOptions::named(name).bare().user_data(user_data).nodestrap(nodestrap);
         Ok(options.container_image(lab.kube_proxy_image()?))
-    }
-}
-
-/// Made by GnuPG, as its users have it.
-pub struct SigningKey {
-    /// Armoured; without passphrase, because nobody is there to type it.
-    pub secret: PathBuf,
-    /// The public half, armoured.
-    pub keyring: PathBuf,
-}
-
-impl SigningKey {
-    /// `signing-key.asc` and `keyring.asc` in a folder that nobody else reads.
-    pub fn create(folder: &Path) -> Result<Self> {
-        let home = tempfile::tempdir().context("making a folder for GnuPG")?;
-        let gpg = |arguments: &[&str]| {
-            let mut command = Command::new("gpg");
-            command.env("GNUPGHOME", home.path()).args(["--batch", "--passphrase", "", "--pinentry-mode", "loopback"]);
-            stdout_of(command.args(arguments))
-        };
-        let made = (|| {
-            gpg(&["--quick-generate-key", "lab <lab@nodestrap.local>", "ed25519", "sign", "1y"])?;
-            Ok([gpg(&["--armor", "--export-secret-keys"])?, gpg(&["--armor", "--export"])?])
-        })();
-        // It starts by itself for the first key, and would stay.
-        let ended = stdout_of(Command::new("gpgconf").env("GNUPGHOME", home.path()).args(["--kill", "gpg-agent"]));
-        let [secret, keyring]: [String; 2] = made.and_then(|made: [String; 2]| ended.map(|_| made))?;
-        let key = Self { secret: folder.join("signing-key.asc"), keyring: folder.join("keyring.asc") };
-        std::fs::write(&key.secret, secret).with_context(|| format!("writing {}", key.secret.display()))?;
-        std::fs::write(&key.keyring, keyring).with_context(|| format!("writing {}", key.keyring.display()))?;
-        Ok(key)
     }
 }
 
@@ -113,23 +94,4 @@ pub(super) fn offer(
     }
     say("a bare Debian with nodestrap, and a bundle that names them");
     Ok((store.node(lab, name, patch, nodestrap)?, store.server))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gnupg_makes_a_key_in_two_armoured_halves() {
-        if !crate::support::has_program("gpg-agent") {
-            eprintln!("SKIPPED: there is no GnuPG on this machine");
-            return;
-        }
-        let folder = tempfile::tempdir().expect("temporary folder");
-        let key = SigningKey::create(folder.path()).expect("a key");
-        let shown = stdout_of(Command::new("gpg").args(["--batch", "--show-keys", "--with-colons"]).arg(&key.keyring));
-        assert!(shown.expect("gpg reads it").lines().any(|line| line.starts_with("pub:")));
-        let secret = std::fs::read_to_string(&key.secret).expect("the secret half");
-        assert!(secret.starts_with("-----BEGIN PGP PRIVATE KEY BLOCK-----"), "{}", &secret[..40]);
-    }
 }

@@ -42,6 +42,8 @@ pub enum Action {
     StageFiles { files: Vec<PlannedFile> },
     /// The units of hooks that run before the other files are switched in.
     CommitHooks { files: Vec<PlannedFile> },
+    /// What the package manager reads, before anything is fetched.
+    CommitSettings { files: Vec<PlannedFile> },
     /// One sync, then every staged file is switched in.
     CommitFiles { files: Vec<PlannedFile> },
     /// Every byte is read back.
@@ -91,6 +93,7 @@ impl Deed<Node<'_>> for Action {
             Self::StageFiles { files } => format!("{} files, beside the old ones", files.len()),
             Self::CommitFiles { files } => format!("{} files: one sync, then switched in", files.len()),
             Self::CommitHooks { files } => format!("{} units of hooks, before the other files", files.len()),
+            Self::CommitSettings { files } => format!("{} files for the package manager", files.len()),
             Self::VerifyFiles { files } => format!("{} files, read back", files.len()),
         }
     }
@@ -114,7 +117,9 @@ impl Deed<Node<'_>> for Action {
             Self::CommitFiles { files } if node.count_staged() > 0 => {
                 Ok(Condition::Needed(format!("{} of {} files are staged", node.count_staged(), files.len())))
             }
-            Self::CommitHooks { files } => trusted(node, condition(node, files, Leftovers::Count)?),
+            Self::CommitHooks { files } | Self::CommitSettings { files } => {
+                trusted(node, condition(node, files, Leftovers::Count)?)
+            }
             Self::CommitFiles { files } | Self::VerifyFiles { files } => condition(node, files, Leftovers::Count),
         }
     }
@@ -131,7 +136,7 @@ impl Deed<Node<'_>> for Action {
                 }
             }
             // Few and small, so they are staged and switched in at once, and read back here.
-            Self::CommitHooks { files } => {
+            Self::CommitHooks { files } | Self::CommitSettings { files } => {
                 switch_in(node, stage_differing(node, files)?)?;
                 read_back(node, files)
             }

@@ -9,6 +9,7 @@ pub(crate) mod folder;
 pub(crate) mod gate;
 pub(crate) mod hook;
 pub(crate) mod keep;
+pub(crate) mod package;
 pub(crate) mod record;
 pub(crate) mod snap;
 pub(crate) mod started;
@@ -146,8 +147,9 @@ pub(crate) trait Family: Sync {
 }
 
 /// Folders after files and gates, because they follow from them; what people look at first comes first.
-pub(crate) const FAMILIES: [&dyn Family; 8] = [
+pub(crate) const FAMILIES: [&dyn Family; 9] = [
     &gate::Gates,
+    &package::PackageFamily,
     &tree::Trees,
     &file::Files,
     &unit::UnitFamily,
@@ -172,6 +174,8 @@ pub(crate) enum UndoPhase {
     CloseGate,
     Stop,
     Disable,
+    /// With them goes the configuration that they brought; ours are put back afterwards.
+    RemovePackages,
     Restore,
     RemoveFolders,
     Reload,

@@ -51,6 +51,17 @@ pub(crate) struct Record {
     /// Components whose programs were unpacked here.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) trees: BTreeSet<String>,
+    /// Packages that were installed, upgraded or held, with their dependencies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) packages: BTreeMap<String, PackageRecord>,
+}
+
+/// What the package manager had of a package before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PackageRecord {
+    /// Its version; `None`: it was not there.
+    pub(crate) before: Option<String>,
+    pub(crate) held: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +153,8 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees } = undone;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, packages } = undone;
+        self.packages.retain(|name, _| !packages.contains_key(name));
         self.trees.retain(|tree| !trees.contains(tree));
         self.files.retain(|path, _| !files.contains_key(path));
         self.gates.retain(|path, _| !gates.contains_key(path));
@@ -162,14 +174,15 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees } = self;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, packages } = self;
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
         });
         let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks);
         let names = names.chain(credentials).cloned();
-        names.chain(snaps).chain(trees.iter().map(|tree| format!("tree {tree}"))).collect()
+        let packages = packages.keys().map(|name| format!("package {name}"));
+        names.chain(snaps).chain(trees.iter().map(|tree| format!("tree {tree}"))).chain(packages).collect()
     }
 }
 

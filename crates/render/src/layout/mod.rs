@@ -61,6 +61,7 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
         // The image of these layouts brings everything.
         trees: Vec::new(),
         downloads: None,
+        packages: None,
         gate: layout.gate,
         join: join(cluster, group, layout.kubelet_unit)?,
         pod_network: None,

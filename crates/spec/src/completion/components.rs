@@ -1,12 +1,14 @@
 //! Which programs of a node the image brings, which nodestrap does, and in which version.
 
-use bundle::Component;
+use bundle::{Component, PackageManager};
 
 use super::os::Traits;
+use super::packages;
 use super::{Check, default, derived, from, ours, release};
+use crate::artefacts::validate_component_version;
 use crate::complete::{CompleteCluster, CompleteComponent, CompleteComponents, ComponentSpec, GroupSpec};
 use crate::origin::{Origin, Setting};
-use crate::texts::{AbsolutePath, ComponentVersion};
+use crate::texts::{AbsolutePath, ComponentVersion, PackageName};
 use crate::values::{KubeVersion, Layout, Os, Runtime, SourceKind};
 
 pub(super) struct Inputs<'a> {
@@ -53,9 +55,36 @@ impl CompleteComponents {
         }
     }
 
+    fn is(&self, component: Component, kind: SourceKind) -> bool {
+        self.get(component).source.as_ref().is_some_and(|source| source.value == kind)
+    }
+
+    /// Whether any component comes from there.
+    pub(crate) fn has(&self, kind: SourceKind) -> bool {
+        Component::ALL.iter().any(|component| self.is(*component, kind))
+    }
+
+    /// Whether the image need not bring it.
+    pub fn is_brought(&self, component: Component) -> bool {
+        self.is_tree(component) || self.is_package(component)
+    }
+
+    /// Whether a package brings it: its own, or one that another component needs.
+    pub fn is_package(&self, component: Component) -> bool {
+        self.is(component, SourceKind::Package)
+    }
+
+    /// What the package manager is asked for, each with its version, if it matters.
+    pub fn packages(
+        &self,
+    ) -> impl Iterator<Item = (Component, &Setting<PackageName>, Option<&Setting<ComponentVersion>>)> {
+        let packages = Component::ALL.iter().copied().filter(|component| self.is_package(*component));
+        packages.filter_map(|one| Some((one, self.get(one).package.as_ref()?, self.get(one).version.as_ref())))
+    }
+
     /// Whether nodestrap brings it.
     pub fn is_tree(&self, component: Component) -> bool {
-        self.get(component).source.as_ref().is_some_and(|source| source.value == SourceKind::Tree)
+        self.is(component, SourceKind::Tree)
     }
 
     /// What nodestrap brings, in the order of a bundle, each with its version.
@@ -82,16 +111,20 @@ impl Inputs<'_> {
         of_group: &Setting<SourceKind>,
         check: &Check<'_>,
     ) -> CompleteComponent {
-        let written = [spec.source.as_ref().map(|set| &set.origin), spec.version.as_ref().map(|set| &set.origin)];
+        let written = [
+            spec.source.as_ref().map(|set| &set.origin),
+            spec.version.as_ref().map(|set| &set.origin),
+            spec.package.as_ref().map(|set| &set.origin),
+        ];
         let written = written.into_iter().flatten().next();
         if let Some((message, advice)) = self.is_not_there(component) {
             if let Some(origin) = written {
                 check.report(Some(origin), message, advice);
             }
-            return CompleteComponent { source: None, version: None };
+            return NOTHING;
         }
         if component == Component::Crictl && written.is_none() {
-            return CompleteComponent { source: None, version: None };
+            return NOTHING;
         }
         if let Some(source) = &spec.source {
             self.check_source(source, &[component], check);
@@ -100,8 +133,18 @@ impl Inputs<'_> {
             .source
             .clone()
             .unwrap_or_else(|| derived(of_group.value, self.here("source"), "what the group says of all programs"));
+        if source.value == SourceKind::Package {
+            return self.complete_package(component, spec, source, of_group, check);
+        }
+        if let Some(package) = &spec.package {
+            let message = format!("{component} is no package: its source is {}", source.value);
+            check.report(Some(&package.origin), message, "remove package, or write source: package too");
+        }
         let version = match (source.value, &spec.version) {
             (SourceKind::Tree, Some(version)) => {
+                if let Err(invalid) = validate_component_version(version.value.as_str()) {
+                    check.report(Some(&version.origin), invalid.message, invalid.advice.unwrap_or_default());
+                }
                 self.check_version(component, version, check);
                 Some(version.clone())
             }
@@ -116,7 +159,60 @@ impl Inputs<'_> {
             }
             (_, None) => None,
         };
-        CompleteComponent { source: Some(source), version }
+        CompleteComponent { source: Some(source), version, package: None }
+    }
+
+    /// What others bring as a dependency is asked for only where the user wants one in particular.
+    fn complete_package(
+        &self,
+        component: Component,
+        spec: &ComponentSpec,
+        source: Setting<SourceKind>,
+        of_group: &Setting<SourceKind>,
+        check: &Check<'_>,
+    ) -> CompleteComponent {
+        let is_asked_for = spec.version.is_some() || spec.package.is_some();
+        let by_others = matches!(component, Component::Runc | Component::CniPlugins) && !is_asked_for;
+        let Some(manager) = PackageManager::of(self.os.value).filter(|_| !by_others) else {
+            return CompleteComponent { source: Some(source), version: None, package: None };
+        };
+        let version = match (&spec.version, component) {
+            (Some(version), _) => {
+                self.check_version(component, version, check);
+                Some(version.clone())
+            }
+            (None, Component::Kubelet | Component::Kubectl) => Some(self.first_build(manager)),
+            (None, Component::Containerd) => {
+                let origin = packages::user([Some(&source.origin), Some(&of_group.origin), None]);
+                let (message, advice) = match manager {
+                    PackageManager::Apt => (NO_CONTAINERD, "apt-cache madison containerd"),
+                    PackageManager::Dnf => (NO_CONTAINERD, "dnf list --showduplicates containerd.io"),
+                };
+                let write = "write components: {containerd: {version: …}}; such versions are listed by";
+                check.report(origin, message, format!("{write} `{advice}`"));
+                None
+            }
+            (None, _) => None,
+        };
+        let package = spec.package.clone().unwrap_or_else(|| {
+            let name = match (component, manager) {
+                (Component::Containerd, PackageManager::Dnf) if self.os.value == Os::Rhel => "containerd.io",
+                (Component::CniPlugins, _) => "kubernetes-cni",
+                (Component::Crictl, _) => "cri-tools",
+                _ => component.as_str(),
+            };
+            derived(ours(name), self.here("os"), "what its package is called on this system")
+        });
+        CompleteComponent { source: Some(source), version, package: Some(package) }
+    }
+
+    fn first_build(&self, manager: PackageManager) -> Setting<ComponentVersion> {
+        let revision = match manager {
+            PackageManager::Apt => "1.1",
+            PackageManager::Dnf => "150500.1.1",
+        };
+        let version = ours(&format!("{}-{revision}", self.version.value));
+        derived(version, self.here("kubernetesVersion"), "the first build in the Kubernetes community's repositories")
     }
 
     /// Why nothing can be said about a component, and what to do.
@@ -152,8 +248,11 @@ impl Inputs<'_> {
             return;
         }
         let wanted = self.version.value.to_string();
-        let build = version.value.as_str().strip_prefix(wanted.as_str());
-        if !build.is_some_and(|build| build.is_empty() || build.starts_with(['+', '-', '_'])) {
+        // Packages may have an epoch.
+        let upstream = version.value.as_str();
+        let upstream = upstream.split_once(':').map_or(upstream, |(_, rest)| rest);
+        let build = upstream.strip_prefix(wanted.as_str());
+        if !build.is_some_and(|build| build.is_empty() || build.starts_with(['+', '-', '_', '~'])) {
             check.report(
                 Some(&version.origin),
                 format!("the kubelet is of the release that the group runs, {wanted}"),
@@ -168,10 +267,27 @@ impl Inputs<'_> {
         let refuse = |message: String, advice: &str| check.report(Some(&source.origin), message, advice);
         match source.value {
             SourceKind::Preinstalled => {}
-            SourceKind::Package | SourceKind::Sysext => refuse(
+            SourceKind::Sysext => refuse(
                 format!("the source {} is not there yet", source.value),
                 "write preinstalled (the image brings the programs) or tree (nodestrap brings them)",
             ),
+            SourceKind::Package if layout != Layout::Nodestrap => refuse(
+                format!("nodes of the layout {layout} have their programs from their image"),
+                "write preinstalled, or leave out the layout",
+            ),
+            SourceKind::Package if PackageManager::of(os).is_none() => refuse(
+                format!(
+                    "{os} has no package manager that nodestrap knows: apt is debian's and ubuntu's, dnf rhel's and al2023's"
+                ),
+                "write preinstalled or tree, or use another system",
+            ),
+            SourceKind::Package if of.contains(&Component::Containerd) && self.runtime != Runtime::Containerd => {
+                refuse(
+                    format!("{} comes with the image: nodestrap installs no packages of it", self.runtime),
+                    "write containerRuntime: {name: containerd}, or source: package for single components",
+                )
+            }
+            SourceKind::Package => {}
             SourceKind::Torcx if layout == Layout::Tectonic => {}
             SourceKind::Torcx => {
                 refuse("the source torcx is for the layout tectonic".to_owned(), "write preinstalled or tree");
@@ -197,6 +313,9 @@ impl Inputs<'_> {
     }
 }
 
+const NOTHING: CompleteComponent = CompleteComponent { source: None, version: None, package: None };
+const NO_CONTAINERD: &str =
+    "which version of containerd is installed has to be said: repositories differ in what they have";
 const GOES_WITH: &str = "what goes with this release of Kubernetes";
 
 /// Where a program is that a tree brings; else `in_image`. Only one place is linked.

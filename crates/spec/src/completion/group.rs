@@ -6,8 +6,8 @@ use super::cluster::NONE;
 use super::delivery::complete_delivery;
 use super::os::{self, Traits};
 use super::{
-    Check, artefacts, components, containerd, default, derived, from, kubelet, lists, or_default, ours, release,
-    secrets,
+    Check, artefacts, components, containerd, default, derived, from, kubelet, lists, or_default, ours, packages,
+    release, secrets,
 };
 use crate::catalog::Component;
 use crate::complete::{
@@ -48,6 +48,10 @@ pub(super) fn complete_group(
         runtime: runtime.value,
     };
     let (source, components) = components::complete_components(&programs, check);
+    let packages = packages::complete_packages(
+        &packages::Inputs { group, spec: &spec.packages, cluster: &cluster.packages, os: &os, components: &components },
+        check,
+    );
     let machines = complete_machines(&spec.machines, check);
     let said = spec.max_pods.as_ref().map(|set| &set.value);
     let instance = instance_type(&machines, said, cluster.provider.value, check);
@@ -100,8 +104,12 @@ pub(super) fn complete_group(
     let program = |name, path, may_be_a_file| lists::Program { name, path, may_be_a_file };
     let programs = [
         program("nodestrap itself", &delivery.nodestrap.path, false),
-        program("the kubelet", &kubelet.binary, !components.is_tree(bundle::Component::Kubelet)),
-        program("the container runtime", &container_runtime.binary, !components.is_tree(bundle::Component::Containerd)),
+        program("the kubelet", &kubelet.binary, !components.is_brought(bundle::Component::Kubelet)),
+        program(
+            "the container runtime",
+            &container_runtime.binary,
+            !components.is_brought(bundle::Component::Containerd),
+        ),
     ];
     lists::check_programs(&file_assets.files.value, &programs, check);
     let written = secrets::Store {
@@ -120,6 +128,7 @@ pub(super) fn complete_group(
         architecture: spec.architecture.clone().unwrap_or_else(artefacts::default_architecture),
         kubernetes_version,
         source,
+        packages,
         components,
         machines,
         labels,

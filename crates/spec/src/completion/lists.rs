@@ -7,6 +7,7 @@ use bundle::BOOTSTRAP_UNIT;
 use super::{Check, default, derived};
 use crate::items::{AdditionalUserData, ExtraUnit, FileAsset, Hook, Keyring, TrustedAuthority};
 use crate::origin::{Origin, Setting};
+use crate::packages::PackageRepository;
 use crate::record::Place;
 use crate::texts::{AbsolutePath, ModuleName};
 
@@ -30,7 +31,8 @@ macro_rules! keyed {
     };
 }
 
-keyed!(FileAsset by path, Hook by name, ExtraUnit by name, AdditionalUserData by name, TrustedAuthority by name, Keyring by name);
+keyed!(FileAsset by path, Hook by name, ExtraUnit by name, AdditionalUserData by name, TrustedAuthority by name, Keyring by name,
+    PackageRepository by name);
 
 impl Keyed for ModuleName {
     fn key(&self) -> &str {

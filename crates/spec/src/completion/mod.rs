@@ -12,6 +12,7 @@ mod kubelet;
 mod lists;
 mod networks;
 mod os;
+mod packages;
 mod pki_folder;
 mod report;
 mod secrets;
@@ -180,6 +181,11 @@ impl Check<'_> {
     fn report_item(&self, place: Place, message: impl Into<String>, advice: impl Into<String>) {
         let span = place.0.unwrap_or_else(|| self.span(None));
         self.drafts.report(span, message).advise(advice);
+    }
+
+    fn warn_item(&self, place: Place, message: impl Into<String>, advice: impl Into<String>) {
+        let span = place.0.unwrap_or_else(|| self.span(None));
+        self.drafts.warn(span, message).advise(advice);
     }
 
     /// Reports the user's leaf at `path` unless `accepts` says that it agrees with what nodestrap decides.

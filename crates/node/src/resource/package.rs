@@ -1,0 +1,405 @@
+//! Packages on a node: downloaded whole before anything changes, installed without the network, held, and taken back.
+//!
+//! ```text
+//! /var/cache/nodestrap/packages/          the archives of one transaction, dependencies included
+//! /var/lib/nodestrap/packages.json        which they are: written when all of them are there
+//! /run/nodestrap/packages/WHAT.log        what the package manager said, for root
+//! ```
+//!
+//! Before the first package is installed the record knows of each archive what was there instead. So whoever is killed in
+//! between, or asked to undo it all, knows which dependencies we brought.
+
+pub(crate) mod apt;
+pub(crate) mod manager;
+mod undo;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bundle::resource::Difference;
+use bundle::resource::package::{compare, missing_program};
+use bundle::{Package, PackageManager, Packages};
+use engine::{Condition, History, StepContext, StepError};
+use host::files;
+use host::packages::dpkg::{Status, parse_archive_name};
+use serde::{Deserialize, Serialize};
+
+use super::record::{self, Before, PackageRecord, RECORD_PATH, Record};
+use super::{Deed, Family, Node, UndoPhase, UndoStep, Verified};
+use crate::checks::program_problem;
+use crate::failure::{disk_error, file_error};
+use crate::prerequisites::is_in_path;
+use crate::reset::{self, ResetAction};
+use crate::sealed;
+use apt::ARCHIVES;
+use manager::{Manager, found};
+pub(crate) use undo::Undo;
+
+pub(crate) struct PackageFamily;
+
+/// A slow mirror, somebody else's update that is waited for, and questions again and again.
+pub(crate) const PACKAGES_DEADLINE: Duration = Duration::from_secs(1800);
+
+const TRANSACTION_PATH: &str = "/var/lib/nodestrap/packages.json";
+const TRANSACTION_LIMIT: u64 = 1024 * 1024;
+const TRANSACTION_MODE: u32 = 0o600;
+/// For apt's user without rights, too.
+const ARCHIVES_MODE: u32 = 0o755;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Action {
+    /// There is a machine here on which a package manager can run.
+    CheckPackageManager { manager: PackageManager },
+    /// The whole transaction is on this machine, its signatures checked; nothing is installed.
+    FetchPackages { packages: Vec<String> },
+    /// Without the network, exactly these versions, held; no unit is started, stopped or restarted by it.
+    InstallPackages { packages: Vec<String> },
+    /// What an earlier bundle wanted and this one does not, and nobody needs.
+    RemovePackages,
+    /// Versions and holds are as wanted, and the programs are there.
+    VerifyPackages { packages: Vec<String> },
+    /// What was downloaded goes once it is installed.
+    RetireArchives,
+}
+
+/// What was downloaded for which wish.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Transaction {
+    wanted: Vec<String>,
+    /// Names of files.
+    archives: Vec<String>,
+}
+
+impl Deed<Node<'_>> for Action {
+    fn describe(&self) -> String {
+        match self {
+            Self::CheckPackageManager { manager } => format!("{manager} can run here"),
+            Self::FetchPackages { packages } => format!("{}, with what they need", packages.join(", ")),
+            Self::InstallPackages { packages } => format!("{}, without the network", packages.join(", ")),
+            Self::RemovePackages => "what an earlier bundle wanted and nobody needs any more".to_owned(),
+            Self::VerifyPackages { packages } => format!("{} packages and their programs", packages.len()),
+            Self::RetireArchives => "downloaded archives".to_owned(),
+        }
+    }
+
+    fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
+        match self {
+            Self::CheckPackageManager { manager } => check_manager(node, *manager),
+            Self::FetchPackages { .. } => check_fetched(node),
+            Self::InstallPackages { .. } | Self::VerifyPackages { .. } => Ok(match drift(node)?.first() {
+                None => Condition::AlreadySo,
+                Some(first) => Condition::Needed(format!("{}: {}, not {}", first.subject, first.found, first.expected)),
+            }),
+            Self::RemovePackages => Ok(match obsolete(node)?.packages.keys().next() {
+                None => Condition::AlreadySo,
+                Some(name) => Condition::Needed(format!("an earlier bundle brought {name}")),
+            }),
+            Self::RetireArchives => {
+                let there = |path: &str| node.tools.disk.stat(Path::new(path)).map_err(|error| disk_error(&error));
+                Ok(match there(ARCHIVES)?.is_some() || there(TRANSACTION_PATH)?.is_some() {
+                    true => Condition::Needed(format!("{ARCHIVES} is there")),
+                    false => Condition::AlreadySo,
+                })
+            }
+        }
+    }
+
+    fn apply(&self, node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+        match self {
+            Self::CheckPackageManager { manager } => check_manager(node, *manager).map(drop),
+            Self::FetchPackages { .. } => fetch(node, context),
+            Self::InstallPackages { .. } => install(node, context),
+            Self::RemovePackages => remove_obsolete(node, context),
+            Self::VerifyPackages { .. } => verify(node),
+            Self::RetireArchives => forget_archives(&node.tools),
+        }
+    }
+}
+
+/// A folder that stands for a machine runs nothing: better that it is said before anything is changed.
+fn check_manager(node: &Node<'_>, manager: PackageManager) -> Result<Condition, StepError> {
+    if !node.tools.units.run_processes() {
+        let message = format!("the bundle wants packages, and a folder that stands for a machine cannot run {manager}");
+        return Err(StepError::permanent(message)
+            .with_advice("apply it on a machine, or use source: tree or preinstalled for a folder"));
+    }
+    Ok(Condition::AlreadySo)
+}
+
+fn wanted<'n>(node: &'n Node<'_>) -> Result<&'n Packages, StepError> {
+    let packages = node.bundle.packages.as_ref();
+    packages.ok_or_else(|| StepError::permanent("the plan names packages, which its bundle does not have"))
+}
+
+fn targets(packages: &Packages) -> Vec<String> {
+    packages.packages.iter().map(apt::target).collect()
+}
+
+fn manager<'n>(node: &'n Node<'_>) -> Manager<'n> {
+    Manager::new(node.tools, node.bundle.packages.as_ref())
+}
+
+/// All that is not as wanted, packages first.
+fn drift(node: &Node<'_>) -> Result<Vec<Difference>, StepError> {
+    let Some(packages) = &node.bundle.packages else { return Ok(Vec::new()) };
+    let status = manager(node).status()?;
+    let mut drift: Vec<Difference> = Vec::new();
+    for package in &packages.packages {
+        drift.extend(compare(package, found(&status, &package.name).as_ref()));
+    }
+    let disk = node.tools.disk;
+    for path in &packages.programs {
+        let problem = program_problem(disk, Path::new(path.as_str())).map_err(|error| disk_error(&error))?;
+        drift.extend(problem.map(|problem| missing_program(path, &problem)));
+    }
+    for command in &packages.commands {
+        if !is_in_path(disk, command).map_err(|error| disk_error(&error))? {
+            drift.push(missing_program(command, "is in no folder of the PATH"));
+        }
+    }
+    Ok(drift)
+}
+
+/// Whether a package has to be installed, whatever becomes of its hold.
+fn is_missing(package: &Package, status: &Status) -> bool {
+    let found = found(status, &package.name);
+    let held = found.map(|found| bundle::resource::package::Found { held: true, ..found });
+    !compare(package, held.as_ref()).is_empty()
+}
+
+fn load_transaction(node: &Node<'_>) -> Result<Option<Transaction>, StepError> {
+    let bytes = node.tools.disk.read(Path::new(TRANSACTION_PATH), TRANSACTION_LIMIT);
+    Ok(bytes.map_err(|error| disk_error(&error))?.and_then(|bytes| sealed::parse(&bytes)))
+}
+
+/// The transaction for this wish, if all of it is here.
+fn fetched(node: &Node<'_>, packages: &Packages) -> Result<Option<Transaction>, StepError> {
+    let Some(transaction) = load_transaction(node)?.filter(|known| known.wanted == targets(packages)) else {
+        return Ok(None);
+    };
+    for archive in &transaction.archives {
+        let path = Path::new(ARCHIVES).join(archive);
+        if node.tools.disk.stat(&path).map_err(|error| disk_error(&error))?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(transaction))
+}
+
+fn check_fetched(node: &Node<'_>) -> Result<Condition, StepError> {
+    let packages = wanted(node)?;
+    let status = manager(node).status()?;
+    let missing = packages.packages.iter().find(|package| is_missing(package, &status));
+    Ok(match missing {
+        None => Condition::AlreadySo,
+        Some(_) if fetched(node, packages)?.is_some() => Condition::AlreadySo,
+        Some(package) => Condition::Needed(format!("{} is not on this machine yet", package.title())),
+    })
+}
+
+/// The names of the archives are the transaction.
+fn fetch(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+    let (packages, manager, disk) = (wanted(node)?, manager(node), node.tools.disk);
+    manager.settle(context)?;
+    manager.mend(context)?;
+    let make_room = || -> Result<(), files::FileError> {
+        files::remove_durable(disk, Path::new(TRANSACTION_PATH))?;
+        disk.remove_tree(Path::new(ARCHIVES))?;
+        disk.make_folder(Path::new(ARCHIVES), ARCHIVES_MODE)?;
+        Ok(())
+    };
+    make_room().map_err(|error| file_error(&error))?;
+    for repository in &packages.repositories {
+        manager.run("update", apt::update_one(repository), context)?;
+    }
+    let targets = targets(packages);
+    // Lists of the image that are missing, or too old to be of use, are asked for only then.
+    if let Err(first) = manager.run("download", apt::download(&targets), context) {
+        context.detail(format!("{}; the lists of all repositories are fetched", first.message));
+        if let Err(error) = manager.run("update-all", apt::update_all(), context) {
+            context.detail(error.message);
+        }
+        manager.run("download", apt::download(&targets), context)?;
+    }
+    let names = disk.list(Path::new(ARCHIVES)).map_err(|error| disk_error(&error))?;
+    let archives: Vec<String> = names.into_iter().filter(|name| parse_archive_name(name).is_some()).collect();
+    let transaction = Transaction { wanted: targets, archives };
+    disk.sync_file_system(Path::new(ARCHIVES)).map_err(|error| disk_error(&error))?;
+    let json = sealed::print(&transaction);
+    files::write_durable(disk, Path::new(TRANSACTION_PATH), TRANSACTION_MODE, &json, None)
+        .map_err(|error| file_error(&error))
+}
+
+fn install(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+    let (packages, manager, disk) = (wanted(node)?, manager(node), node.tools.disk);
+    manager.settle(context)?;
+    let status = manager.status()?;
+    let missing: Vec<&Package> = packages.packages.iter().filter(|package| is_missing(package, &status)).collect();
+    let transaction = fetched(node, packages)?;
+    // A program that is gone although its package is there comes back with it.
+    let lost = missing.is_empty() && programs_are_lost(node)?;
+    let readers: BTreeSet<_> = missing.iter().flat_map(|package| &package.read_by.units).collect();
+    node.files_are_as_planned.store(false, Ordering::Relaxed);
+    node.forget_starts(readers)?;
+    keep(node, &status, transaction.as_ref())?;
+    manager.mend(context)?;
+    if !missing.is_empty() {
+        if transaction.is_none() {
+            return Err(StepError::transient("what was downloaded is not here any more")
+                .with_advice("nodestrap apply downloads it again"));
+        }
+        manager.run("install", apt::install_downloaded(&targets(packages)), context)?;
+    }
+    if lost {
+        let again = packages.packages.iter().filter(|package| package.component.is_some());
+        manager.run("install-again", apt::reinstall(&again.map(apt::target).collect::<Vec<_>>()), context)?;
+    }
+    let status = manager.status()?;
+    let is_loose = |package: &&Package| {
+        package.is_held() && !status.packages.get(&package.name).is_some_and(|found| found.is_held)
+    };
+    let loose: Vec<String> = packages.packages.iter().filter(is_loose).map(|package| package.name.clone()).collect();
+    if !loose.is_empty() {
+        manager.run("hold", apt::hold(&loose), context)?;
+    }
+    // What maintainers' scripts wrote, wherever, is there for ever before this counts as done.
+    disk.sync_everything().map_err(|error| disk_error(&error))?;
+    note_brought(node)
+}
+
+fn programs_are_lost(node: &Node<'_>) -> Result<bool, StepError> {
+    Ok(drift(node)?.iter().any(|one| !one.subject.starts_with("package ")))
+}
+
+/// Durable before the first package: what was there before each of the transaction, and which files one may bring that are to
+/// be ours.
+fn keep(node: &Node<'_>, status: &Status, transaction: Option<&Transaction>) -> Result<(), StepError> {
+    let disk = node.tools.disk;
+    let mut record = record::load_for_step(disk)?;
+    let archives = transaction.iter().flat_map(|known| &known.archives).filter_map(|file| parse_archive_name(file));
+    let wanted = node.bundle.packages.iter().flat_map(|packages| &packages.packages);
+    let names: BTreeSet<String> = archives.map(|(name, _)| name).chain(wanted.map(|one| one.name.clone())).collect();
+    for name in names {
+        let found = found(status, &name);
+        let held = found.as_ref().is_some_and(|found| found.held);
+        let before = found.map(|found| found.version);
+        record.packages.entry(name).or_insert(PackageRecord { before, held });
+    }
+    for file in &node.files {
+        let is_there = disk.stat(file.path.as_path()).map_err(|error| disk_error(&error))?.is_some();
+        if let Some(known) = record.files.get_mut(file.path.as_str())
+            && known.before == Before::Absent
+            && !is_there
+        {
+            known.any_content = true;
+        }
+    }
+    record::replace(disk, &record)
+        .and_then(|()| files::sync_all(disk, &[Path::new(RECORD_PATH)]))
+        .map_err(|error| file_error(&error))
+}
+
+/// A configuration that a package brought is nobody's change: it is known by its content from now on.
+fn note_brought(node: &Node<'_>) -> Result<(), StepError> {
+    let disk = node.tools.disk;
+    let mut record = record::load_for_step(disk)?;
+    for file in &node.files {
+        let Some(known) = record.files.get_mut(file.path.as_str()).filter(|known| known.any_content) else { continue };
+        let brought = record::sha256_at(disk, &file.path).map_err(|error| disk_error(&error))?;
+        known.any_content = false;
+        if let Some(sha256) = brought.filter(|sha256| !known.wrote.contains(sha256)) {
+            known.wrote.insert(0, sha256);
+        }
+    }
+    record::replace(disk, &record).map_err(|error| file_error(&error))
+}
+
+fn obsolete(node: &Node<'_>) -> Result<Record, StepError> {
+    let record = record::load_for_step(node.tools.disk)?;
+    let mut obsolete = Record::default();
+    PackageFamily.find_obsolete(node, &record, &mut obsolete)?;
+    Ok(obsolete)
+}
+
+/// Before files are switched in: a package that is purged takes its configuration along, also where ours has its place.
+fn remove_obsolete(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
+    let obsolete = obsolete(node)?;
+    node.files_are_as_planned.store(false, Ordering::Relaxed);
+    reset::undo_now(node.tools, &obsolete, context)?;
+    let known = record::load_for_step(node.tools.disk)?;
+    record::replace(node.tools.disk, &known.without(&obsolete)).map_err(|error| file_error(&error))
+}
+
+fn verify(node: &Node<'_>) -> Result<(), StepError> {
+    match drift(node)?.first() {
+        None => Ok(()),
+        Some(first) => {
+            let Difference { subject, expected, found, .. } = first;
+            let message =
+                format!("after the packages were installed, {subject} is not as wanted: {found}, not {expected}");
+            Err(StepError::needs_operator(message).with_advice(
+                "look whether the repository has the right packages, and at the words of the package manager",
+            ))
+        }
+    }
+}
+
+fn forget_archives(tools: &super::Tools<'_>) -> Result<(), StepError> {
+    let forget = || -> Result<(), files::FileError> {
+        files::remove_durable(tools.disk, Path::new(TRANSACTION_PATH))?;
+        tools.disk.remove_tree(Path::new(ARCHIVES))?;
+        // The folder above is ours, too, unless somebody else uses it.
+        if let Some(above) = Path::new(ARCHIVES).parent()
+            && tools.disk.stat(above)?.is_some()
+        {
+            if tools.disk.list(above)?.is_empty() {
+                tools.disk.remove(above)?;
+            } else {
+                tools.disk.sync_folder(above)?;
+            }
+        }
+        Ok(())
+    };
+    forget().map_err(|error| file_error(&error))
+}
+
+impl Family for PackageFamily {
+    /// What was there before is written down once the transaction is known: see [`keep`].
+    fn keep(&self, _: &Node<'_>, _: &Record, _: &mut Record) -> Result<(), StepError> {
+        Ok(())
+    }
+
+    fn verify(&self, node: &Node<'_>) -> Result<Verified, StepError> {
+        Ok(Verified { drift: drift(node)?, remarks: Vec::new() })
+    }
+
+    /// Dependencies go with the last package that needs them.
+    fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
+        if record.packages.is_empty() {
+            return Ok(());
+        }
+        let is_wanted =
+            |name: &str| node.bundle.packages.as_ref().is_some_and(|packages| packages.find(name).is_some());
+        let removable: BTreeSet<String> = record.packages.keys().filter(|name| !is_wanted(name)).cloned().collect();
+        let needed = manager(node).status()?.needed_by_others(&removable);
+        let gone = record.packages.iter().filter(|(name, _)| removable.contains(*name) && !needed.contains(*name));
+        obsolete.packages.extend(gone.map(|(name, was)| (name.clone(), was.clone())));
+        Ok(())
+    }
+
+    fn undo(&self, record: &Record) -> Vec<UndoStep> {
+        if record.packages.is_empty() {
+            return Vec::new();
+        }
+        vec![UndoStep {
+            phase: UndoPhase::RemovePackages,
+            id: "remove-packages".to_owned(),
+            deadline: PACKAGES_DEADLINE,
+            barrier: false,
+            action: ResetAction::Package(Undo::RestorePackages { packages: record.packages.keys().cloned().collect() }),
+        }]
+    }
+}
