@@ -54,8 +54,7 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
             let text = || match applied.report.plan {
                 Some(_) => report_text(screen, &applied.report, gate_open),
                 // Of a run without a plan there is nothing to say but the error, and that it has changed nothing.
-                None if gate_open => "nothing was changed; the gate is open\n".to_owned(),
-                None => String::new(),
+                None => format!("nothing was changed; the gate is {}\n", gate_word(gate_open)),
             };
             screen.result(&applied.report, text)?;
             outcome
@@ -157,15 +156,17 @@ pub(crate) fn report_text(screen: &Screen, report: &Report, gate_open: bool) -> 
             format!("{} rebooting: {why}; resumes by itself\n", screen.paint(Paint::Strong, "↻"))
         }
         // The error line that follows says why.
-        _ => {
-            let gate = if gate_open { "open" } else { "shut" };
-            format!(
-                "{} {done} of {} steps done; the gate is {gate}\n",
-                screen.paint(Paint::Bad, "✗"),
-                report.steps.len()
-            )
-        }
+        _ => format!(
+            "{} {done} of {} steps done; the gate is {}\n",
+            screen.paint(Paint::Bad, "✗"),
+            report.steps.len(),
+            gate_word(gate_open)
+        ),
     }
+}
+
+fn gate_word(is_open: bool) -> &'static str {
+    if is_open { "open" } else { "shut" }
 }
 
 pub(crate) fn session_failure(error: SessionError) -> Failure {

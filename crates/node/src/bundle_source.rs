@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bundle::{BUNDLE_PATH, Bundle, BundleError, MAX_BUNDLE_BYTES, Payload, PayloadError, Stub};
-use engine::ErrorClass;
+use engine::{ErrorClass, StepError};
 use fetch::{FetchError, Network, Notice, Patience, Request};
 use host::disk::{Disk, DiskError, Kind};
 
@@ -64,6 +64,15 @@ impl BundleSourceError {
             Self::Platform(error) if error.may_pass() => ErrorClass::Transient,
             Self::Platform(PlatformError::NoUserData { .. } | PlatformError::NotOurs { .. }) => ErrorClass::WrongInput,
             Self::Platform(_) => ErrorClass::NeedsOperator,
+        }
+    }
+}
+
+impl From<BundleSourceError> for StepError {
+    fn from(error: BundleSourceError) -> Self {
+        match error {
+            BundleSourceError::Clock(wrong) => wrong.into_step_error(),
+            error => Self::new(error.class(), chain(&error)),
         }
     }
 }

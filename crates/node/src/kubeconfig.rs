@@ -56,15 +56,24 @@ pub(crate) struct Destination {
 
 /// Of the current context; `None` if it does not say. `file` reads a file that the kubeconfig names.
 pub(crate) fn parse_destination(text: &str, file: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Destination> {
-    let config: Config = bundle::read_yaml(text)?;
-    let context = config.contexts.into_iter().find(|context| context.name == config.current_context)?.context;
-    let cluster = config.clusters.into_iter().find(|cluster| cluster.name == context.cluster)?.cluster;
+    let cluster = current_cluster(text)?;
     let embedded = cluster.certificate_authority_data.is_some();
     let authorities = match cluster.certificate_authority_data {
         Some(data) => BASE64.decode(data.as_bytes()).ok()?,
         None => file(&cluster.certificate_authority?)?,
     };
     Some(Destination { server: cluster.server?, authorities, embedded })
+}
+
+/// Whether it names a server at all; a kubelet takes one that does not for none.
+pub(crate) fn names_a_server(text: &str) -> bool {
+    current_cluster(text).is_some_and(|cluster| cluster.server.is_some())
+}
+
+fn current_cluster(text: &str) -> Option<Cluster> {
+    let config: Config = bundle::read_yaml(text)?;
+    let context = config.contexts.into_iter().find(|context| context.name == config.current_context)?.context;
+    Some(config.clusters.into_iter().find(|cluster| cluster.name == context.cluster)?.cluster)
 }
 
 /// Typed to the end: a token of digits only would be a number to a reader that guesses.

@@ -310,10 +310,7 @@ fn converge(
         Ok(delivered) => delivered,
         // Where nothing was delivered there is nothing to run, and nobody who wants to be told.
         Err(error @ BundleSourceError::Absent { .. }) => return Err(SessionError::NotDelivered(error)),
-        Err(error) => {
-            let error = StepError::new(error.class(), chain(&error));
-            return Ok(Applied { report: opening.give_up(LOAD_BUNDLE, error), bundle: None });
-        }
+        Err(error) => return Ok(Applied { report: opening.give_up(LOAD_BUNDLE, error.into()), bundle: None }),
     };
     let kept = match delivered.way {
         Way::Direct => Ok(()),

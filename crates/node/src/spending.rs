@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each arrow is durable before the next. Killed in between, a node has too much and never too little: the file is the last
-//! to go, and a kubelet that has a certificate does not read it. The note holds for one content only, and only while the
-//! kubelet has its certificate: other credentials, or the same ones delivered again to a kubelet that lost its own, are
+//! to go, and a kubelet that has a certificate and its kubeconfig does not read it. The note holds for one content only, and
+//! only while the kubelet has both: other credentials, or the same ones delivered again to a kubelet that lost its own, are
 //! written as ever.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::disk_error;
-use crate::resource::credential::has_certificate;
+use crate::resource::credential::needs_no_bootstrap;
 use crate::session::{LOCK_PATH, SessionError};
 use crate::{complete, kept, platform, sealed};
 
@@ -144,7 +144,7 @@ pub(crate) fn files_wanted(disk: &dyn Disk, bundle: &Bundle) -> Vec<File> {
 fn was_spent(disk: &dyn Disk, bundle: &Bundle, file: &File) -> Result<bool, DiskError> {
     let noted = disk.read(Path::new(SPENT_PATH), SPENT_LIMIT)?.and_then(|bytes| sealed::parse::<Credentials>(&bytes));
     let is_noted = noted.is_some_and(|noted| noted.path == file.path && noted.sha256 == file.sha256());
-    Ok(is_noted && has_certificate(disk, &bundle.join)?)
+    Ok(is_noted && needs_no_bootstrap(disk, &bundle.join)?)
 }
 
 /// Whether a machine that this bundle makes a node of could not join: what it joins with was spent, and what the kubelet got for
@@ -156,13 +156,14 @@ pub fn cannot_join(disk: &dyn Disk, bundle: &Bundle) -> bool {
 
 /// A kubelet that lost its own credentials needs others than those.
 pub(crate) fn check_spent(disk: &dyn Disk, join: &Join) -> Result<(), StepError> {
-    let there = has_certificate(disk, join)
+    let there = needs_no_bootstrap(disk, join)
         .and_then(|joined| Ok(joined || disk.stat(join.bootstrap_kubeconfig.as_path())?.is_some()));
     match there.map_err(|error| disk_error(&error))? {
         true => Ok(()),
         false => Err(StepError::needs_operator(format!(
-            "the bootstrap credentials of this node were spent when it joined, and the kubelet's own ({}) are gone",
-            join.client_certificate
+            "the bootstrap credentials of this node were spent when it joined, and the kubelet's own ({} and {}) are gone or \
+             not whole",
+            join.kubeconfig, join.client_certificate
         ))
         .with_advice("deliver the bundle again, with a token that is still valid, then: nodestrap apply")),
     }

@@ -40,7 +40,7 @@ pub(crate) struct Earliest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Latest {
     at: Timestamp,
-    /// The file of the bundle.
+    /// Where they stand, as a sentence goes on after "the certificates".
     whose: String,
 }
 
@@ -49,12 +49,12 @@ pub enum WrongClock {
     #[error("the clock of this machine is wrong: it says {says}, but it is at least {at_least}, because {because}")]
     Behind { says: Timestamp, at_least: Timestamp, because: &'static str },
     #[error(
-        "wrong clock or expired: the certificates in {whose:?} of the bundle ended at {ended}, and the clock of this \
+        "wrong clock or expired: the certificates {whose} ended at {ended}, and the clock of this \
          machine, which no time client is known to have set, says {says}"
     )]
     AheadOrExpired { says: Timestamp, ended: Timestamp, whose: String },
     #[error(
-        "the certificates in {whose:?} of the bundle have expired: they ended at {ended}, and the clock of this machine, \
+        "the certificates {whose} have expired: they ended at {ended}, and the clock of this machine, \
          which a time client has set, says {says}"
     )]
     Expired { says: Timestamp, ended: Timestamp, whose: String },
@@ -118,7 +118,7 @@ impl<'a> Known<'a> {
         let needed = bundle.files.iter().filter(is_needed);
         let ends = needed.filter_map(|file| {
             let at = end(std::str::from_utf8(&file.content).ok()?)?;
-            Some(Latest { at, whose: file.path.to_string() })
+            Some(Latest { at, whose: format!("in {:?} of the bundle", file.path.as_str()) })
         });
         self.latest = ends.min_by_key(|latest| latest.at);
         self
@@ -188,10 +188,14 @@ pub fn wait_for_clock(host: &NodeHost, authorities: Option<&str>, clock: &dyn Cl
     let believed = load_events(disk).map(|(events, _)| last_believed(&events)).unwrap_or_default();
     let mut known = Known::new(disk, units, believed);
     known.since(authorities.and_then(newest_not_before));
+    // While one of them lasts, the store may be proved by that one.
+    let last = authorities.and_then(|text| certificates(text).map(|certificate| certificate.until).max());
+    known.latest = last.map(|at| Latest { at, whose: "of the store's authorities".to_owned() });
     loop {
         // A disk that cannot be read is somebody else's to tell of.
         let verdict = known.judge(clock.now()).unwrap_or(Ok(()));
-        if verdict.is_ok() || deadline.remaining(clock).is_zero() {
+        let is_final = !verdict.as_ref().is_err_and(|wrong| wrong.class() == ErrorClass::Transient);
+        if is_final || deadline.remaining(clock).is_zero() {
             return verdict;
         }
         clock.sleep(LOOK_AGAIN.min(deadline.remaining(clock)));

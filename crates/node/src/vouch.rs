@@ -25,7 +25,7 @@ use crate::complete;
 use crate::ownership::{MachineVerdict, compare_machine};
 use crate::refusals::Refusal;
 use crate::resource::Ownership;
-use crate::resource::credential::has_certificate;
+use crate::resource::credential::needs_no_bootstrap;
 use crate::resource::file::{COMPARED_BYTES, found};
 use crate::resource::gate::{self, GateState};
 use crate::resource::tree::whole::{Glance, glance};
@@ -106,7 +106,7 @@ enum Compared {
 
 /// The first damage ends it: whoever mends that looks at all the others, too.
 fn compare_files(disk: &dyn Disk, manifest: &Manifest) -> Result<Compared, DiskError> {
-    let has_joined = has_certificate(disk, &manifest.join)?;
+    let has_joined = needs_no_bootstrap(disk, &manifest.join)?;
     let mut remarks = Vec::new();
     for file in manifest.read_by_kubelet(has_joined) {
         match judge_file(disk, file)? {

@@ -132,3 +132,23 @@ fn before_a_bundle_is_fetched_a_clock_is_waited_for_and_named_if_nobody_sets_it(
     let early = TestClock(FakeClock::new(MADE - 60_000));
     assert!(wait(&early, Some(AUTHORITY)).unwrap_err().to_string().contains("certificate"));
 }
+
+#[test]
+fn before_a_bundle_is_fetched_a_clock_beyond_all_authorities_of_the_store_is_named() {
+    const AUTHORITY: &str = include_str!("authority.crt");
+    let node = FakeNode::new(&bundle());
+    let wait = |clock: &TestClock| wait_for_clock(&node.host(), Some(AUTHORITY), clock);
+    let late = TestClock(FakeClock::new(BEYOND));
+    late.0.set_wall_after(Duration::from_secs(12), NOW);
+    assert_eq!(wait(&late), Ok(()), "a time client may be about to set it");
+    let never = TestClock(FakeClock::new(BEYOND));
+    let wrong = wait(&never).unwrap_err().to_string();
+    assert!(wrong.contains("wrong clock or expired") && wrong.contains("the store's authorities"), "{wrong}");
+    assert_eq!(never.0.monotonic(), Duration::from_secs(30));
+    // Nobody waits for what time does not mend.
+    node.units.set_clock_synchronised(Some(true));
+    let right = TestClock(FakeClock::new(BEYOND));
+    let wrong = wait(&right).unwrap_err();
+    assert!(matches!(wrong, WrongClock::Expired { .. }), "{wrong}");
+    assert_eq!(right.0.monotonic(), Duration::ZERO);
+}

@@ -159,15 +159,106 @@ fn a_renamed_api_server_and_a_rotated_authority_are_followed_and_the_node_stays(
     }
 }
 
-#[test]
-fn what_does_not_say_whose_it_is_stays_and_is_no_sign_of_having_joined() {
-    let bundle = rich_bundle();
-    for text in ["", "\0\0\0\0", "apiVersion: v1\nkind: Config\n"] {
-        let node = FakeNode::new(&bundle);
-        join(&node, text);
-        expect_converged(&node.apply(&bundle, 0).expect("runs"), text);
-        assert_eq!((read(&node, KUBECONFIG).as_deref(), phase(&node, &bundle)), (Some(text), Phase::Joining));
-        let link = node.disk.stat(Path::new(CURRENT)).expect("readable").expect("there");
-        assert!(matches!(link.kind, Kind::Link { .. }));
+/// Kubeconfigs that lead nowhere: a kubelet takes each of them for none, and joins with its token, unless it finds a
+/// certificate.
+const SAYING_NOTHING: [Option<&str>; 4] = [None, Some(""), Some("\0\0\0\0"), Some("apiVersion: v1\nkind: Config\n")];
+
+/// What a kubelet has, with a kubeconfig that says nothing or without any.
+fn join_without_saying_where(node: &FakeNode, text: Option<&str>) {
+    join(node, text.unwrap_or_default());
+    if text.is_none() {
+        host::files::remove_durable(&node.disk.uncounted(), Path::new(KUBECONFIG)).expect("removed");
     }
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_set_aside_on_a_machine_that_never_was_a_node() {
+    let bundle = rich_bundle();
+    for text in SAYING_NOTHING {
+        let node = FakeNode::new(&bundle);
+        join_without_saying_where(&node, text);
+        assert_eq!(phase(&node, &bundle), Phase::NotStarted, "{text:?}");
+        let report = node.apply(&bundle, 0).expect("runs");
+        expect_converged(&report, "first");
+        let said = report.step("settle-credentials").and_then(|step| step.detail.clone()).unwrap_or_default();
+        assert!(said.contains(DATED) && said.contains("of a former life") && said.contains(SAVED_FOLDER), "{said}");
+        assert_eq!(phase(&node, &bundle), Phase::Joining, "{text:?}");
+        assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"], "{text:?}");
+        let [folder] = saved(&node).try_into().expect("one folder");
+        let certificate = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{DATED}");
+        assert_eq!(read(&node, &certificate).as_deref(), Some("certificate and key\n"));
+        assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+    }
+}
+
+#[test]
+fn whoever_dies_while_setting_a_lone_certificate_aside_finishes_it_in_the_same_folder() {
+    let bundle = bundle();
+    let image = || {
+        let node = FakeNode::new(&bundle);
+        join_without_saying_where(&node, None);
+        // As kubelets of long ago called theirs.
+        write(&node, "/var/lib/kubelet/pki/kubelet-client.key", "an older key\n");
+        node
+    };
+    let effects = {
+        let node = image();
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "clean");
+        node.disk.crash_point().log()
+    };
+    let touches = |effect: &String| [SAVED_FOLDER, "/var/lib/kubelet"].iter().any(|path| effect.contains(path));
+    let (first, last) = (effects.iter().position(touches), effects.iter().rposition(touches));
+    let (first, last) = (first.expect("set aside") as u64, last.expect("set aside") as u64);
+    for at in first..=last + 2 {
+        for crash in [Crash::ProcessKill, Crash::PowerLoss] {
+            let node = image();
+            node.disk.crash_point().crash_at(at, Moment::Before);
+            let _ = node.apply(&bundle, 0);
+            let node = node.after(crash, at);
+            let case = format!("{crash:?} at {at}");
+            expect_converged(&node.apply(&bundle, 0).expect("runs"), &case);
+            assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"], "{case}");
+            let [folder] = saved(&node).try_into().expect("one folder");
+            for (name, content) in [(DATED, "certificate and key\n"), ("kubelet-client.key", "an older key\n")] {
+                let copy = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{name}");
+                assert_eq!(read(&node, &copy).as_deref(), Some(content), "{case}");
+            }
+        }
+    }
+}
+
+/// It may be the kubelet's own, whose kubeconfig a power cut took.
+#[test]
+fn what_does_not_say_whose_it_is_stays_on_a_node_that_was_complete_and_is_no_sign_of_having_joined() {
+    let bundle = rich_bundle();
+    for text in SAYING_NOTHING {
+        let node = FakeNode::new(&bundle);
+        expect_converged(&node.apply(&bundle, 0).expect("runs"), "complete");
+        for record in [Some(""), None] {
+            join_without_saying_where(&node, text);
+            // Torn by the same power cut, it is still that of a node which was complete.
+            if let Some(torn) = record {
+                write(&node, "/var/lib/nodestrap/complete.json", torn);
+            }
+            expect_converged(&node.apply(&bundle, 0).expect("runs"), "again");
+            assert_eq!((read(&node, KUBECONFIG).as_deref(), phase(&node, &bundle)), (text, Phase::Joining));
+            let link = node.disk.stat(Path::new(CURRENT)).expect("readable").expect("there");
+            assert!(matches!(link.kind, Kind::Link { .. }));
+            host::files::remove_durable(&node.disk.uncounted(), Path::new(CURRENT)).expect("removed");
+        }
+        assert!(saved(&node).is_empty());
+    }
+}
+
+/// Nobody can tell whose it is, and it may be this cluster's: the system may trust its authority.
+#[test]
+fn a_kubeconfig_that_names_a_server_and_no_authority_stays() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    let own = kubeconfig(SERVER, &own_authority(&bundle));
+    let text: String = own.lines().filter(|line| !line.contains("authority")).map(|line| format!("{line}\n")).collect();
+    join(&node, &text);
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+    assert_eq!(read(&node, KUBECONFIG), Some(text));
+    assert_eq!(read(&node, CURRENT).as_deref(), Some("certificate and key\n"));
 }

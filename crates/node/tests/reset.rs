@@ -19,6 +19,10 @@ use support::{
 
 const CONTAINERD: &str = "/etc/containerd/config.toml";
 
+/// A kubelet's, whose authority the system may trust: it stays.
+const OF_THIS_CLUSTER_PERHAPS: &[u8] = b"contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n\
+      clusters: [{name: c, cluster: {server: 'https://10.0.0.10:6443'}}]\n";
+
 /// A machine that was used before: one of our files is there with other content, mode and owner, containerd runs and is
 /// enabled, and a foreign file is where the gate will be, and where another layout would have it.
 fn used(bundle: &Bundle) -> FakeNode {
@@ -33,6 +37,9 @@ fn used(bundle: &Bundle) -> FakeNode {
     }
     put("/var/lib/etcd/member/data", 0o600, b"precious");
     put("/var/lib/kubelet/pki/kubelet-client-current.pem", 0o600, b"identity");
+    if bundle.file(&bundle.join.kubeconfig).is_none() {
+        put(&bundle.join.kubeconfig, 0o600, OF_THIS_CLUSTER_PERHAPS);
+    }
     let containerd = UnitName("containerd.service".to_owned());
     let units = host::fake::FakeUnits::new(&image);
     units.enable(std::slice::from_ref(&containerd)).expect("enabled");

@@ -13,8 +13,14 @@ use node::{KEPT_BUNDLES_FOLDER, KEPT_PLATFORM_PATH, Verdict};
 use serde_json::json;
 use support::{FakeNode, GATE, bundle, clock, expect_converged};
 
-/// What a kubelet gets for a token.
+/// What a kubelet gets for a token, and writes beside it.
 fn join(node: &FakeNode, bundle: &Bundle) {
+    let server = &bundle.join.api_server;
+    let kubeconfig = format!(
+        "clusters:\n- cluster:\n    server: {server}\n  name: c\ncontexts:\n- context:\n    cluster: c\n    user: u\n  \
+         name: x\ncurrent-context: x\nkind: Config\n"
+    );
+    write(&node.disk, &bundle.join.kubeconfig, &kubeconfig);
     write(&node.disk, &bundle.join.client_certificate, "-----BEGIN CERTIFICATE-----\n");
 }
 
@@ -107,9 +113,28 @@ fn what_is_spent_is_gone_from_every_copy_and_nobody_misses_it() {
 #[test]
 fn a_kubelet_that_lost_its_certificate_needs_the_bundle_again() {
     let bundle = bundle();
+    needs_the_bundle_again(|node| {
+        host::files::remove_durable(&node.disk, bundle.join.client_certificate.as_path()).expect("removed");
+    });
+}
+
+/// It would look for what it joined with, whatever certificate it has.
+#[test]
+fn a_kubelet_that_lost_its_kubeconfig_needs_the_bundle_again() {
+    let kubeconfig = bundle().join.kubeconfig;
+    needs_the_bundle_again(|node| {
+        host::files::remove_durable(&node.disk, kubeconfig.as_path()).expect("removed");
+    });
+    for damaged in ["", "\0\0\0\0", "kind: Config\n"] {
+        needs_the_bundle_again(|node| write(&node.disk, &kubeconfig, damaged));
+    }
+}
+
+fn needs_the_bundle_again(lose: impl Fn(&FakeNode)) {
+    let bundle = bundle();
     let (node, token) = (joined(&bundle), token(&bundle));
     spend(&node);
-    host::files::remove_durable(&node.disk, bundle.join.client_certificate.as_path()).expect("removed");
+    lose(&node);
     assert!(matches!(
         node::vouch(&node.disk, node.host().machine.as_ref(), GATE).expect("looked"),
         Verdict::TakenAway { .. }

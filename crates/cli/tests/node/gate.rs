@@ -50,6 +50,10 @@ const AUTHORITY: &str = "/etc/kubernetes/pki/ca.crt";
 const KUBELET_UNIT: &str = "/etc/systemd/system/kubelet.service";
 const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.kubeconfig";
 const CLIENT_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+/// As much of a kubeconfig as leads to a server.
+const LEADING: &str = "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\nclusters: [{name: c, cluster: {server: \
+                       'https://10.0.0.10:6443'}}]\n";
 const COMPLETE: &str = "/var/lib/nodestrap/complete.json";
 
 #[test]
@@ -96,11 +100,31 @@ fn an_edit_that_the_kubelet_can_read_is_named_and_stays() {
 fn what_the_kubelet_does_not_read_is_left_to_verify() {
     let sandbox = Sandbox::applied();
     sandbox.write("/etc/sysctl.d/90-nodestrap.conf", "");
-    // With a certificate of its own, it does not read what it joined with any more.
+    // With credentials of its own, it does not read what it joined with any more.
     sandbox.write(CLIENT_CERTIFICATE, "-----BEGIN");
+    sandbox.write(KUBECONFIG, LEADING);
     sandbox.remove(BOOTSTRAP_KUBECONFIG);
     let ran = sandbox.run("gate", &[]).expect(0);
     assert_eq!(ran.err, "");
+}
+
+/// It joins anew then, and what it joins with shall be whole.
+#[test]
+fn a_kubelet_without_its_kubeconfig_reads_what_it_joins_with_whatever_certificate_it_has() {
+    let whole = Sandbox::applied();
+    let wanted = text(whole.path(BOOTSTRAP_KUBECONFIG));
+    for kubeconfig in [None, Some(""), Some("\0\0\0\0"), Some("kind: Config\n")] {
+        let sandbox = whole.copied_to(&std::env::temp_dir());
+        sandbox.write(CLIENT_CERTIFICATE, "-----BEGIN");
+        if let Some(kubeconfig) = kubeconfig {
+            sandbox.write(KUBECONFIG, kubeconfig);
+        }
+        sandbox.write(BOOTSTRAP_KUBECONFIG, vec![0; wanted.len()]);
+        sandbox.run("gate", &[]).expect(3).says(&[BOOTSTRAP_KUBECONFIG, "nothing but zero bytes", "is taken away"]);
+        sandbox.run("apply", &[]).expect(0);
+        sandbox.run("gate", &[]).expect(0);
+        assert_eq!(text(sandbox.path(BOOTSTRAP_KUBECONFIG)), wanted, "{kubeconfig:?}");
+    }
 }
 
 #[test]

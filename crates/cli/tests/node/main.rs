@@ -48,6 +48,14 @@ const BROUGHT: [(&str, u32); 16] = [
     (JOURNAL, 0o600),
 ];
 
+/// What `apply` says of a bundle that it refuses, on a machine that is no node yet; `plan` says nothing but why.
+fn said_of_refusal(command: &str) -> &'static str {
+    match command {
+        "apply" => "nothing was changed; the gate is shut\n",
+        _ => "",
+    }
+}
+
 /// In YAML the same as in JSON.
 fn agree(in_format: impl Fn(&str) -> Ran, code: i32) -> Value {
     let json = in_format("json").expect(code).json();

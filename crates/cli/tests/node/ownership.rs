@@ -45,6 +45,19 @@ fn another_clusters_bundle_is_refused_and_changes_neither_the_node_nor_its_own_b
 }
 
 #[test]
+fn a_refusal_without_a_plan_tells_of_a_gate_that_is_shut() {
+    let sandbox = Sandbox::applied();
+    sandbox.remove(GATE);
+    let (_folder, other) = changed("name: demo", "name: other");
+    let ran = sandbox.run("apply", &["--bundle", &other, "--progress=none"]).expect(4);
+    assert_eq!(ran.out, "nothing was changed; the gate is shut\n");
+    let bare = Sandbox::delivered();
+    bare.write(BUNDLE, "{}");
+    let ran = bare.run("apply", &["--progress=none"]).expect(2);
+    assert_eq!(ran.out, "nothing was changed; the gate is shut\n");
+}
+
+#[test]
 fn a_copied_disk_starts_no_kubelet_and_can_be_adopted() {
     let sandbox = on_metal();
     copy_to_another_machine(&sandbox);

@@ -219,7 +219,7 @@ fn another_bundle_than_the_one_named_needs_a_person_and_is_not_used() {
                 "asked once",
                 "again",
             ]);
-            assert_eq!(ran.out, "");
+            assert_eq!(ran.out, said_of_refusal(command));
             secretless(&ran);
         }
         assert_eq!(sandbox.without_story(), before, "nothing but the story was written");
@@ -262,7 +262,7 @@ fn a_reference_that_cannot_be_used_is_wrong_input() {
         sandbox.deliver(&content);
         let before = sandbox.without_story();
         for command in ["plan", "apply"] {
-            assert_eq!(sandbox.run(command, &[SOON]).expect(2).out, "");
+            assert_eq!(sandbox.run(command, &[SOON]).expect(2).out, said_of_refusal(command));
         }
         assert_eq!(sandbox.without_story(), before);
     }

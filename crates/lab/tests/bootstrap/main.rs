@@ -7,6 +7,7 @@ mod copied_disk;
 mod delivery;
 mod eksctl;
 mod first_boot;
+mod former_life;
 mod gate;
 mod hooks;
 mod image;

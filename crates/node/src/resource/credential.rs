@@ -3,6 +3,9 @@
 //! The kubelet makes them, and takes what it finds for its own. So what a former life left, under an authority that the bundle
 //! does not know, is set aside before the gate opens; a kubeconfig under a known authority that leads to another server is
 //! rewritten. A certificate's issuer says nothing: the authority for clients need not be the one of the server.
+//!
+//! A certificate alone does not say whose it is, and a kubelet prefers it to what it could join with. On a machine that never
+//! was a complete node it cannot be ours, and is set aside, too; on any other it stays.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +13,7 @@ use bundle::resource::{Aspect, Difference};
 use bundle::{Bundle, Join, sha256_hex};
 use data_encoding::BASE64;
 use engine::{Condition, History, StepContext, StepError};
-use host::disk::{Disk, DiskError, Kind};
+use host::disk::{Disk, DiskError, Kind, Look};
 use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +21,9 @@ use super::file::{FILES_DEADLINE, SAVED_FOLDER};
 use super::record::Record;
 use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified};
 use crate::authority::authority_keys;
+use crate::complete::COMPLETE_PATH;
 use crate::failure::{disk_error, file_error};
-use crate::kubeconfig::{Destination, parse_destination};
+use crate::kubeconfig::{Destination, names_a_server, parse_destination};
 use crate::reset::ResetAction;
 use crate::store::STATE_FOLDER_MODE;
 
@@ -27,8 +31,10 @@ pub(crate) struct Credentials;
 
 /// No kubeconfig, certificate or key is near this size.
 const LIMIT: u64 = 1024 * 1024;
-/// Of the digest of a kubeconfig, to tell one former life from another.
+/// Of the digest of a kubeconfig or a certificate, to tell one former life from another.
 const FOLDER_DIGITS: usize = 12;
+/// How the names of the kubelet's certificates begin. `kubelet.crt` is self-signed and says nothing to a cluster.
+const OWN_FILES: [&str; 2] = ["kubelet-client", "kubelet-server"];
 
 /// What the kubelet would take for its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +53,11 @@ pub(crate) enum Found {
         server: String,
         saved: String,
     },
+    /// A certificate without a kubeconfig, on a machine that never was a complete node.
+    Orphaned {
+        certificate: String,
+        saved: String,
+    },
 }
 
 /// `None`: the kubelet of this bundle makes no kubeconfig, it is given one.
@@ -57,17 +68,59 @@ pub(crate) fn made_by_kubelet(bundle: &Bundle) -> Option<&Path> {
 
 pub(crate) fn observe(disk: &dyn Disk, bundle: &Bundle) -> Result<Found, DiskError> {
     let Some(path) = made_by_kubelet(bundle) else { return Ok(Found::Nothing) };
-    let Some(bytes) = disk.read(path, LIMIT)? else { return Ok(Found::Nothing) };
+    let bytes = disk.read(path, LIMIT)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
+    if !names_a_server(&text) {
+        return look_for_orphan(disk, &bundle.join);
+    }
     // As client-go has it: a name that is not absolute is meant beside the kubeconfig.
     let beside = |file: &str| disk.read(&path.parent().unwrap_or(Path::new("/")).join(file), LIMIT).ok().flatten();
     let Some(found) = parse_destination(&text, beside) else { return Ok(Found::Nothing) };
     Ok(judge(&text, found, &wanted(bundle)))
 }
 
+/// By presence, not by what it says: a record that cannot be read any more was written by a node that was complete.
+fn look_for_orphan(disk: &dyn Disk, join: &Join) -> Result<Found, DiskError> {
+    if disk.stat(Path::new(COMPLETE_PATH))?.is_some() {
+        return Ok(Found::Nothing);
+    }
+    for path in own_files(disk, join)? {
+        if is_of_client(&path)
+            && let Some(Look { content: Some(content), .. }) = disk.look(&path, LIMIT)?
+        {
+            return Ok(Found::Orphaned { certificate: path.display().to_string(), saved: saved_as(&content) });
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+/// As the kubelet calls its own: kubelet-client-DATE.pem, kubelet-server-DATE.pem, and links to the newest; or, as older ones
+/// did and today's still read, kubelet-client.crt and .key. Sorted.
+fn own_files(disk: &dyn Disk, join: &Join) -> Result<Vec<PathBuf>, DiskError> {
+    let folder = join.client_certificate.as_path().parent().unwrap_or(Path::new("/"));
+    let mut names = disk.list(folder)?;
+    names.retain(|name| OWN_FILES.iter().any(|own| name.starts_with(own)));
+    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+}
+
+fn is_of_client(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(OWN_FILES[0]))
+}
+
+fn saved_as(content: &[u8]) -> String {
+    format!("{SAVED_FOLDER}/credentials-{}", &sha256_hex(content)[..FOLDER_DIGITS])
+}
+
 /// Whether the kubelet has a certificate of its own, of whichever cluster.
-pub(crate) fn has_certificate(disk: &dyn Disk, join: &Join) -> Result<bool, DiskError> {
+fn has_certificate(disk: &dyn Disk, join: &Join) -> Result<bool, DiskError> {
     Ok(disk.stat(join.client_certificate.as_path())?.is_some())
+}
+
+/// Whether the kubelet can do without what it joins with: it has a certificate, and a kubeconfig that leads to a server, of
+/// whichever cluster. With the certificate alone it would read what it joins with again.
+pub(crate) fn needs_no_bootstrap(disk: &dyn Disk, join: &Join) -> Result<bool, DiskError> {
+    let leads = |bytes: Vec<u8>| names_a_server(&String::from_utf8_lossy(&bytes));
+    Ok(has_certificate(disk, join)? && disk.read(join.kubeconfig.as_path(), LIMIT)?.is_some_and(leads))
 }
 
 /// Whether the kubelet has credentials of this cluster: those of another one are no sign that it has joined.
@@ -102,8 +155,7 @@ fn judge(text: &str, found: Destination, wanted: &Destination) -> Found {
         return Found::Nothing;
     }
     if trusted.is_disjoint(&known) {
-        let digits = &sha256_hex(text.as_bytes())[..FOLDER_DIGITS];
-        return Found::Foreign { server: found.server, saved: format!("{SAVED_FOLDER}/credentials-{digits}") };
+        return Found::Foreign { server: found.server, saved: saved_as(text.as_bytes()) };
     }
     // An authority that is being replaced overlaps for a while; whoever does not follow would be foreign in the end.
     let trusts_all = trusted == known || !(found.embedded && wanted.embedded);
@@ -162,6 +214,9 @@ impl Deed<Node<'_>> for Action {
             Found::Foreign { server: other, .. } => Condition::Needed(format!(
                 "{kubeconfig} is of another cluster, {other}, whose authority the bundle does not know"
             )),
+            Found::Orphaned { certificate, .. } => Condition::Needed(format!(
+                "{certificate} is of a former life: this node was never complete, and no kubeconfig says whose it is"
+            )),
         })
     }
 
@@ -169,7 +224,7 @@ impl Deed<Node<'_>> for Action {
         let Self::SettleCredentials { kubeconfig, .. } = self;
         let path = Path::new(kubeconfig);
         let found = observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))?;
-        if matches!(found, Found::Elsewhere { .. } | Found::Foreign { .. }) {
+        if !matches!(found, Found::Nothing | Found::Own) {
             // It reads them when it starts.
             node.forget_starts([&node.bundle.join.kubelet_unit])?;
         }
@@ -189,25 +244,24 @@ impl Deed<Node<'_>> for Action {
                 context.detail(format!("{kubeconfig} was of another cluster, {server}; kept in {saved}"));
                 Ok(())
             }
+            Found::Orphaned { certificate, saved } => {
+                set_aside(node, path, &saved).map_err(|error| file_error(&error))?;
+                context.detail(format!("{certificate} was of a former life of this machine; kept in {saved}"));
+                Ok(())
+            }
         }
     }
 }
 
-/// The certificates first: without its kubeconfig, nothing says any more whose they were.
+/// The certificates first: without its kubeconfig, nothing says any more whose they were. Of them the first last, since it is
+/// what they are recognised by.
 fn set_aside(node: &Node<'_>, kubeconfig: &Path, saved: &str) -> Result<(), FileError> {
     let disk = node.tools.disk;
     for folder in [SAVED_FOLDER, saved] {
         files::make_folder_durable(disk, Path::new(folder), STATE_FOLDER_MODE)?;
     }
-    let certificates = node.bundle.join.client_certificate.as_path().parent().unwrap_or(Path::new("/"));
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for name in disk.list(certificates)? {
-        // As the kubelet calls its own: kubelet-client-DATE.pem, kubelet-server-DATE.pem, and links to the newest.
-        if name.starts_with("kubelet-client-") || name.starts_with("kubelet-server-") {
-            paths.push(certificates.join(name));
-        }
-    }
-    for path in paths.iter().map(PathBuf::as_path).chain([kubeconfig]) {
+    let certificates = own_files(disk, &node.bundle.join)?;
+    for path in certificates.iter().rev().map(PathBuf::as_path).chain([kubeconfig]) {
         let Some(stat) = disk.stat(path)? else { continue };
         // A link is only a name; what it leads to lies beside it.
         if stat.kind == Kind::File
@@ -223,7 +277,7 @@ fn set_aside(node: &Node<'_>, kubeconfig: &Path, saved: &str) -> Result<(), File
 
 impl Family for Credentials {
     fn keep(&self, node: &Node<'_>, _: &Record, record: &mut Record) -> Result<(), StepError> {
-        if let Found::Foreign { saved, .. } =
+        if let Found::Foreign { saved, .. } | Found::Orphaned { saved, .. } =
             observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))?
         {
             record.credentials.insert(saved);
@@ -237,6 +291,10 @@ impl Family for Credentials {
             Found::Nothing | Found::Own => return Ok(Verified::default()),
             Found::Elsewhere { server, .. } => server,
             Found::Foreign { server, .. } => format!("{server}, of another cluster"),
+            Found::Orphaned { certificate, .. } => {
+                let drift = Difference::new(&certificate, Aspect::Presence, "absent", "of a former life");
+                return Ok(Verified { drift: vec![drift], remarks: Vec::new() });
+            }
         };
         let drift = Difference::new(path, Aspect::Content, node.bundle.join.api_server.clone(), found);
         Ok(Verified { drift: vec![drift], remarks: Vec::new() })
@@ -283,7 +341,10 @@ impl Deed<Undoing<'_>> for Undo {
 
     fn apply(&self, _: &Undoing<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
         let Self::TellOfCredentials { folders } = self;
-        context.detail(format!("{} has credentials of another cluster, from before; not put back", folders.join(", ")));
+        context.detail(format!(
+            "{} has credentials from before nodestrap came, which are not of this cluster; not put back",
+            folders.join(", ")
+        ));
         Ok(())
     }
 }
