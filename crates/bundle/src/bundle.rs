@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::{Content, Written};
 use crate::document::harmless_reason;
+use crate::extension::Extension;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
 use crate::network::NetworkSettings;
 use crate::tree::{Downloads, Tree};
-use crate::vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind};
+use crate::vocabulary::{Component, GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind};
 
 /// Where a delivery puts the bundle on the node.
 pub const BUNDLE_PATH: &str = "/etc/nodestrap/bundle.json";
@@ -67,7 +68,10 @@ pub struct Bundle {
     /// Programs that the bootstrap brings. Sorted by component.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<Tree>,
-    /// Where there are trees.
+    /// Programs that the bootstrap brings in images. Sorted by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<Extension>,
+    /// Where there are trees or extensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub downloads: Option<Downloads>,
     pub gate: Gate,
@@ -184,6 +188,8 @@ pub enum RuntimeSource {
     Torcx,
     /// Its programs are among [`Bundle::trees`].
     Tree,
+    /// Its programs are in one of [`Bundle::extensions`].
+    Sysext,
 }
 
 /// The file without which the kubelet does not start; written last.
@@ -278,6 +284,12 @@ impl Bundle {
         true
     }
 
+    /// Whether the bootstrap brings it, in whichever way.
+    pub fn brings(&self, component: Component) -> bool {
+        self.trees.iter().any(|tree| tree.component == component)
+            || self.extensions.iter().any(|extension| extension.name.brings(component))
+    }
+
     /// The file of a unit, if the bundle brings it.
     pub fn unit_file(&self, unit: &UnitName) -> Option<&File> {
         self.file(&format!("{UNIT_FOLDER}/{unit}"))
@@ -340,6 +352,7 @@ impl RuntimeSource {
             Self::Preinstalled => SourceKind::Preinstalled,
             Self::Torcx => SourceKind::Torcx,
             Self::Tree => SourceKind::Tree,
+            Self::Sysext => SourceKind::Sysext,
         }
     }
 }
@@ -397,6 +410,7 @@ enum WrittenSource {
     Preinstalled {},
     Torcx {},
     Tree {},
+    Sysext {},
 }
 
 impl From<WrittenSource> for RuntimeSource {
@@ -405,6 +419,7 @@ impl From<WrittenSource> for RuntimeSource {
             WrittenSource::Preinstalled {} => Self::Preinstalled,
             WrittenSource::Torcx {} => Self::Torcx,
             WrittenSource::Tree {} => Self::Tree,
+            WrittenSource::Sysext {} => Self::Sysext,
         }
     }
 }

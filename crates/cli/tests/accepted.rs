@@ -55,7 +55,7 @@ fn text(choice: Choice) -> String {
     };
     // The examples' manifest has one release, and verifying it takes a while: it is named only where it can be of use.
     let artefacts = match source {
-        Some(SourceKind::Tree) if layout == Layout::Nodestrap && release == RELEASES[0] => {
+        Some(SourceKind::Tree | SourceKind::Sysext) if layout == Layout::Nodestrap && release == RELEASES[0] => {
             "  artefacts: {store: https://artefacts.example.com, manifest: {file: artefacts.json}, keyrings: [{file: artefacts-keys.asc}]}\n"
         }
         _ => "",
@@ -102,7 +102,8 @@ fn machine(choice: Choice) -> Facts {
     let word = |text: &str| said(text.to_owned());
     let [id, version, variant] = [id, version, variant].map(str::to_owned);
     Facts {
-        os: said(node::Os { name: id.clone(), id, version, variant }),
+        os: said(node::Os { name: id.clone(), id, version, variant, sysext_level: "1.0".to_owned() }),
+        architecture: word("x86-64"),
         hostname: word("n1"),
         machine_id: word("0123456789abcdef0123456789abcdef"),
         product_uuid: word(""),
@@ -172,6 +173,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
         "aws",
         "metal",
         "tree",
+        "sysext",
         "preinstalled",
         "cri-o",
         "tectonic",

@@ -23,6 +23,7 @@ mod names;
 mod open;
 mod promise;
 mod snaps;
+mod sysext;
 mod tree;
 mod units;
 
@@ -32,4 +33,5 @@ pub use disk::{Entry, FakeDisk};
 pub use machine::FakeMachine;
 pub use promise::Promise;
 pub use snaps::FakeSnaps;
+pub use sysext::fake_sysext;
 pub use units::FakeUnits;

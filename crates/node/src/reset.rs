@@ -27,7 +27,8 @@ use crate::resource::gate::{GateState, observe_any};
 use crate::resource::record::{self, BEFORE_FOLDER, RECORD_PATH, Record};
 use crate::resource::started::STARTED_PATH;
 use crate::resource::{
-    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, snap, tree, unit,
+    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, extension, file, folder, gate, hook, snap, tree,
+    unit,
 };
 use crate::session::{Applied, HANG_GRACE, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER};
@@ -53,6 +54,7 @@ pub struct ResetOptions {
 pub enum ResetAction {
     File(file::Undo),
     Tree(tree::Undo),
+    Extension(extension::Undo),
     Gate(gate::Undo),
     Unit(unit::Undo),
     Snap(snap::Undo),
@@ -76,6 +78,7 @@ impl ResetAction {
         match self {
             Self::File(undo) => undo,
             Self::Tree(undo) => undo,
+            Self::Extension(undo) => undo,
             Self::Gate(undo) => undo,
             Self::Unit(undo) => undo,
             Self::Snap(undo) => undo,

@@ -68,8 +68,6 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
-    let trees = trees::render_trees(node_group)?;
-
     Ok(Bundle {
         cluster: name.to_owned(),
         group: node_group.name.value.to_string(),
@@ -80,8 +78,9 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
         units: part.units,
         hooks,
         runtime: runtime::describe(group)?,
-        downloads: trees::render_downloads(spec, &trees),
-        trees,
+        downloads: trees::render_downloads(spec, node_group),
+        trees: trees::render_trees(node_group)?,
+        extensions: trees::render_extensions(node_group)?,
         gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?)?,
         join,
         pod_network,
@@ -180,7 +179,7 @@ fn kubelet_part(
         Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
         Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, Content::from(*text)),
     };
-    let task = match group.components.trees().next().is_some() {
+    let task = match group.components.are_brought() {
         true => Some(spending::Task::Programs),
         false => identity.is_spent_by_joining().then_some(spending::Task::Credentials),
     };
@@ -240,7 +239,7 @@ fn required_programs(
     identity: &Identity<'_>,
 ) -> Result<Vec<AbsolutePath>, RenderError> {
     let mut programs = Vec::new();
-    if !group.components.is_tree(Component::Kubelet) {
+    if !group.components.is_brought(Component::Kubelet) {
         programs.push(group.kubelet.binary.value.clone());
     }
     // Of a bare name only the kubelet's PATH knows where it is.
@@ -250,7 +249,7 @@ fn required_programs(
         programs.push(path(program.command.as_str())?);
     }
     programs.extend(runtime::required_program(group));
-    let brings_plugins = !group.components.is_tree(Component::CniPlugins);
+    let brings_plugins = !group.components.is_brought(Component::CniPlugins);
     if brings_plugins && cluster.networking.pod_network.value == PodNetwork::Bridge {
         let folder = &group.container_runtime.cni_binaries.value;
         for plugin in PLUGINS {

@@ -1,8 +1,8 @@
 //! The documents, field by field: what a user may say (`…Spec`) and what is decided in the end (`Complete…`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bundle::{Artefact, Component, Provenance, RelativePath};
+use bundle::{Artefact, Component, ExtensionName, ExtensionRelease, Provenance, RelativePath};
 
 use crate::artefacts::{ManifestFile, S3Credentials, Serial};
 use crate::contents::PublicKeys;
@@ -44,6 +44,16 @@ pub struct CompleteNodeGroup {
     pub spec: CompleteGroup,
     /// What the verified manifest has for each component that is a tree.
     pub pinned: BTreeMap<Component, Pinned>,
+    /// What it has for each system extension.
+    pub pinned_extensions: BTreeMap<ExtensionName, PinnedExtension>,
+}
+
+/// An image for the nodes of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedExtension {
+    pub artefact: Artefact,
+    pub release: ExtensionRelease,
+    pub programs: BTreeSet<AbsolutePath>,
 }
 
 /// An artefact for the nodes of a group, and where its programs are linked from.
@@ -435,7 +445,8 @@ record!(
         architecture: Leaf<Architecture> = "architecture",
         /// The release of the kubelet, if not that of the cluster: up to three minors older, never newer.
         kubernetes_version: Leaf<KubeVersion> = "kubernetesVersion",
-        /// Where programs come from: preinstalled (the image brings them) or tree (nodestrap does, from `artefacts`).
+        /// Where programs come from: preinstalled (the image brings them), tree (nodestrap does, from `artefacts`), or sysext (the same as
+        /// system extensions, on flatcar; containerd stays that of the system).
         source: Leaf<SourceKind> = "source",
         /// The programs one by one, where they differ from `source` or need another version.
         components: Nested<CompleteComponents> = "components",
@@ -493,9 +504,9 @@ record!(
     "a component",
     /// Where a program comes from, and which version.
     ComponentSpec => CompleteComponent {
-        /// preinstalled or tree. Default: that of the group.
+        /// preinstalled, tree or sysext. Default: that of the group.
         source: Maybe<SourceKind> = "source",
-        /// Of a tree. Default: what goes with kubernetesVersion.
+        /// Of a tree or an extension. Default: what goes with kubernetesVersion.
         version: Maybe<ComponentVersion> = "version",
     }
 );

@@ -51,7 +51,7 @@ pub use complete::{
     CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler,
     CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap, CompletePki,
     CompleteProxy, CompleteReport, CompleteS3, CompleteSpec, CompleteStore, CompleteTectonic, CompleteTrust,
-    DeliveryDefaults, NodestrapDefaults, Pinned, StoreDefaults,
+    DeliveryDefaults, NodestrapDefaults, Pinned, PinnedExtension, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};

@@ -5,6 +5,7 @@
 
 mod consequence;
 pub mod damage;
+pub mod extension;
 pub mod field;
 pub mod file;
 pub mod folder;
@@ -34,15 +35,23 @@ pub trait Family: Sync {
 }
 
 /// In the order in which people read of them. Folders follow from files, so nothing of theirs changes by itself.
-pub const FAMILIES: [&dyn Family; 7] =
-    [&field::Fields, &tree::Trees, &file::Files, &gate::Gates, &unit::Units, &snap::Snaps, &hook::Hooks];
+pub const FAMILIES: [&dyn Family; 8] = [
+    &field::Fields,
+    &tree::Trees,
+    &extension::Extensions,
+    &file::Files,
+    &gate::Gates,
+    &unit::Units,
+    &snap::Snaps,
+    &hook::Hooks,
+];
 
 /// A change of one resource, and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     pub family: &'static str,
-    /// A path, a component, a unit, a snap, a hook or a field.
+    /// A path, a component, an extension, a unit, a snap, a hook or a field.
     pub subject: String,
     pub change: ChangeKind,
     /// Empty for a secret, and where only the spelling changed.

@@ -114,6 +114,8 @@ pub fn started_with(bundle: &Bundle, gate: &BTreeMap<String, String>, unit: &Uni
     let mut files: Vec<_> = read.map(|file| (file.path.to_string(), file.mode, file.sha256().to_owned())).collect();
     let trees = bundle.trees.iter().filter(|tree| tree.read_by.units.contains(unit));
     files.extend(trees.map(|tree| (tree.folder(), 0, tree.artefact.digest.to_string())));
+    let extensions = bundle.extensions.iter().filter(|extension| extension.read_by.units.contains(unit));
+    files.extend(extensions.map(|extension| (extension.image(), 0, extension.artefact.digest.to_string())));
     let gate = (*unit == bundle.join.kubelet_unit).then_some((&bundle.gate.path, gate));
     let snap = bundle.snap.as_ref().filter(|snap| snap.owns(unit));
     Digest::of(canonical(&(files, gate, snap)).as_bytes())

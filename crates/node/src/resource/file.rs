@@ -16,7 +16,7 @@ use host::files::{self, FileWrite, Staged};
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
-use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, first_that};
+use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, extension, first_that};
 use crate::failure::{disk_error, file_error};
 use crate::reset::{RESTORE_STEP, ResetAction};
 use crate::spending;
@@ -362,8 +362,10 @@ impl Family for Files {
 
     fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
         let cni = node.bundle.pod_network.as_ref().map(|network| network.cni_config.as_str());
+        let of_extensions = extension::links::wanted(node, record)?;
         for (path, file) in &record.files {
-            let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()));
+            let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()))
+                || of_extensions.contains_key(path);
             let is_wanted =
                 is_link || node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());
             // Whoever changed it wants it; `reset` tells of it.
@@ -406,7 +408,7 @@ fn keep_one(node: &Node<'_>, record: &mut Record, path: &str, sha256: Option<&st
                 }
                 before => before,
             };
-            let new = FileRecord { before, wrote: Vec::new(), any_content: sha256.is_none() };
+            let new = FileRecord { any_content: sha256.is_none(), ..FileRecord::of_link(before) };
             record.files.entry(path.to_owned()).or_insert(new)
         }
     };

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use bundle::{TREES_FOLDER, UNIT_FOLDER};
+use bundle::{ExtensionName, SYSEXT_UNIT, TREES_FOLDER, UNIT_FOLDER};
 use engine::{Digest, StepError};
 use host::disk::{Disk, DiskError, Kind, Stat};
 use host::files::{self, FileError};
@@ -51,6 +51,12 @@ pub(crate) struct Record {
     /// Components whose programs were unpacked here.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) trees: BTreeSet<String>,
+    /// System extensions whose images were placed here.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) extensions: BTreeSet<String>,
+    /// The unit that merges them, if we had it do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sysext: Option<UnitRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +69,9 @@ pub(crate) struct FileRecord {
     /// Only the node knows the content, such as that of the CNI configuration: it is ours by its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) any_content: bool,
+    /// Where links lead that we made here, or may have made: two at most. Those to programs are told by their targets alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) links: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +94,7 @@ pub(crate) enum Before {
 
 impl FileRecord {
     pub(crate) fn of_link(before: Before) -> Self {
-        Self { before, wrote: Vec::new(), any_content: false }
+        Self { before, wrote: Vec::new(), any_content: false, links: Vec::new() }
     }
 }
 
@@ -97,7 +106,12 @@ pub(crate) fn aside(path: &str) -> PathBuf {
 
 /// Whether a link leads to programs that we brought.
 pub(crate) fn is_our_link(target: &str) -> bool {
+    let is_image = |name: &ExtensionName| {
+        let file = target.strip_prefix(name.home().as_str()).and_then(|rest| rest.strip_prefix('/'));
+        file.is_some_and(|file| name.owns(file))
+    };
     target.strip_prefix(TREES_FOLDER).is_some_and(|rest| rest.starts_with('/'))
+        || ExtensionName::ALL.iter().any(is_image)
 }
 
 /// What is at a path where a link of ours shall be, as something that can be put back.
@@ -142,7 +156,9 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees } = undone;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, extensions, sysext } = undone;
+        self.extensions.retain(|extension| !extensions.contains(extension));
+        self.sysext = self.sysext.filter(|_| sysext.is_none());
         self.trees.retain(|tree| !trees.contains(tree));
         self.files.retain(|path, _| !files.contains_key(path));
         self.gates.retain(|path, _| !gates.contains_key(path));
@@ -162,14 +178,16 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees } = self;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, extensions, sysext } = self;
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
         });
         let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks);
         let names = names.chain(credentials).cloned();
-        names.chain(snaps).chain(trees.iter().map(|tree| format!("tree {tree}"))).collect()
+        let merged = sysext.iter().map(|_| SYSEXT_UNIT.to_owned());
+        let extensions = extensions.iter().map(|name| format!("extension {name}")).chain(merged);
+        names.chain(snaps).chain(trees.iter().map(|tree| format!("tree {tree}"))).chain(extensions).collect()
     }
 }
 
@@ -255,6 +273,7 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
         (Before::Link { target }, Some(Stat { kind: Kind::Link { target: found }, .. }), _) if found == target => {
             Now::AsBefore
         }
+        (_, Some(Stat { kind: Kind::Link { target }, .. }), _) if file.links.contains(target) => Now::Ours,
         // It was never moved, or is back.
         (Before::Aside, Some(Stat { kind: Kind::File, .. }), _) if disk.stat(&aside(path))?.is_none() => Now::AsBefore,
         // Somebody took ours away: what was there before can only be missed.

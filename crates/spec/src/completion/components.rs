@@ -1,6 +1,6 @@
 //! Which programs of a node the image brings, which nodestrap does, and in which version.
 
-use bundle::Component;
+use bundle::{Component, ExtensionName};
 
 use super::os::Traits;
 use super::{Check, default, derived, from, ours, release};
@@ -29,16 +29,34 @@ pub(super) fn complete_components(inputs: &Inputs<'_>, check: &Check<'_>) -> (Se
         inputs.check_source(source, &[Component::Kubelet, Component::Containerd], check);
     }
     let written = &inputs.spec.components;
-    let complete = |component, spec| inputs.complete(component, spec, &source, check);
-    let components = CompleteComponents {
-        kubelet: complete(Component::Kubelet, &written.kubelet),
-        kubectl: complete(Component::Kubectl, &written.kubectl),
-        containerd: complete(Component::Containerd, &written.containerd),
-        runc: complete(Component::Runc, &written.runc),
-        cni_plugins: complete(Component::CniPlugins, &written.cni_plugins),
-        crictl: complete(Component::Crictl, &written.crictl),
+    let of_group = derived(source.value, inputs.here("source"), "what the group says of all programs");
+    let of_containerd = inputs.default_of_containerd(&of_group);
+    let kubelet = inputs.complete(Component::Kubelet, &written.kubelet, &of_group, check);
+    let containerd = inputs.complete(Component::Containerd, &written.containerd, &of_containerd, check);
+    let follow = |component, spec, leader| {
+        let default = inputs.follow(component, leader, &of_group);
+        inputs.complete(component, spec, &default, check)
     };
+    let components = CompleteComponents {
+        kubectl: follow(Component::Kubectl, &written.kubectl, &kubelet),
+        runc: follow(Component::Runc, &written.runc, &containerd),
+        cni_plugins: follow(Component::CniPlugins, &written.cni_plugins, &kubelet),
+        crictl: follow(Component::Crictl, &written.crictl, &kubelet),
+        kubelet,
+        containerd,
+    };
+    inputs.check_companions(&components, check);
     (source, components)
+}
+
+/// In which extension a component comes, and which component decides whether there is one.
+pub(super) fn extension_of(component: Component) -> (ExtensionName, Component) {
+    match component {
+        Component::Containerd | Component::Runc => (ExtensionName::Containerd, Component::Containerd),
+        Component::CniPlugins | Component::Crictl | Component::Kubectl | Component::Kubelet => {
+            (ExtensionName::Kubernetes, Component::Kubelet)
+        }
+    }
 }
 
 impl CompleteComponents {
@@ -58,6 +76,31 @@ impl CompleteComponents {
         self.get(component).source.as_ref().is_some_and(|source| source.value == SourceKind::Tree)
     }
 
+    /// Whether nodestrap brings it in a system extension.
+    pub fn is_extension(&self, component: Component) -> bool {
+        self.get(component).source.as_ref().is_some_and(|source| source.value == SourceKind::Sysext)
+    }
+
+    /// Whether nodestrap brings it, in whichever way.
+    pub fn is_brought(&self, component: Component) -> bool {
+        self.is_tree(component) || self.is_extension(component)
+    }
+
+    /// Whether nodestrap brings any program.
+    pub fn are_brought(&self) -> bool {
+        Component::ALL.iter().any(|component| self.is_brought(*component))
+    }
+
+    /// Extensions that nodestrap brings, in the order of a bundle, each with its version and the components in it.
+    pub fn extensions(&self) -> impl Iterator<Item = (ExtensionName, &Setting<ComponentVersion>, Vec<Component>)> {
+        ExtensionName::ALL.iter().filter_map(|name| {
+            let is_in = |component: &Component| extension_of(*component).0 == *name && self.is_extension(*component);
+            let components: Vec<Component> = Component::ALL.iter().copied().filter(is_in).collect();
+            let leader = components.first().map(|component| extension_of(*component).1)?;
+            Some((*name, self.get(leader).version.as_ref()?, components))
+        })
+    }
+
     /// What nodestrap brings, in the order of a bundle, each with its version.
     pub fn trees(&self) -> impl Iterator<Item = (Component, &Setting<ComponentVersion>)> {
         let trees = Component::ALL.iter().copied().filter(|component| self.is_tree(*component));
@@ -75,11 +118,63 @@ impl Inputs<'_> {
         vec![format!("nodeGroups.{}.{field}", self.group)]
     }
 
+    /// Flatcar's own containerd is an extension that goes with the system: it stays, unless somebody wants another.
+    fn default_of_containerd(&self, of_group: &Setting<SourceKind>) -> Setting<SourceKind> {
+        match of_group.value {
+            SourceKind::Sysext => derived(
+                SourceKind::Preinstalled,
+                self.here("source"),
+                "the system brings a containerd that goes with it; components.containerd.source: sysext brings another",
+            ),
+            _ => of_group.clone(),
+        }
+    }
+
+    /// What comes in an extension comes with the program that it is named after.
+    fn follow(
+        &self,
+        component: Component,
+        leader: &CompleteComponent,
+        of_group: &Setting<SourceKind>,
+    ) -> Setting<SourceKind> {
+        let sources = [leader.source.as_ref(), Some(of_group)];
+        match &leader.source {
+            Some(source) if sources.iter().flatten().any(|source| source.value == SourceKind::Sysext) => {
+                let leader = extension_of(component).1;
+                derived(source.value, self.here(&format!("components.{leader}.source")), "they come together")
+            }
+            _ => of_group.clone(),
+        }
+    }
+
+    /// An extension is one image: its parts cannot come without it.
+    fn check_companions(&self, components: &CompleteComponents, check: &Check<'_>) {
+        for component in Component::ALL {
+            let (name, leader) = extension_of(*component);
+            let Some(source) = &components.get(*component).source else { continue };
+            let is_written = matches!(source.origin, Origin::User(_));
+            if is_written && source.value == SourceKind::Sysext && !components.is_extension(leader) {
+                check.report(
+                    Some(&source.origin),
+                    format!("{component} comes in the extension {name}, and {leader} does not come from there"),
+                    format!("write components: {{{leader}: {{source: sysext}}}} too"),
+                );
+            }
+            if *component == Component::Runc && source.value != SourceKind::Sysext && components.is_extension(leader) {
+                check.report(
+                    Some(&source.origin),
+                    "runc comes with containerd in its extension".to_owned(),
+                    "leave out the source of runc",
+                );
+            }
+        }
+    }
+
     fn complete(
         &self,
         component: Component,
         spec: &ComponentSpec,
-        of_group: &Setting<SourceKind>,
+        default: &Setting<SourceKind>,
         check: &Check<'_>,
     ) -> CompleteComponent {
         let written = [spec.source.as_ref().map(|set| &set.origin), spec.version.as_ref().map(|set| &set.origin)];
@@ -96,16 +191,27 @@ impl Inputs<'_> {
         if let Some(source) = &spec.source {
             self.check_source(source, &[component], check);
         }
-        let source = spec
-            .source
-            .clone()
-            .unwrap_or_else(|| derived(of_group.value, self.here("source"), "what the group says of all programs"));
+        let source = spec.source.clone().unwrap_or_else(|| default.clone());
         let version = match (source.value, &spec.version) {
             (SourceKind::Tree, Some(version)) => {
                 self.check_version(component, version, check);
                 Some(version.clone())
             }
             (SourceKind::Tree, None) => Some(self.default_version(component)),
+            (SourceKind::Sysext, version) if extension_of(component).1 == component => match version {
+                Some(version) => {
+                    self.check_version(component, version, check);
+                    Some(version.clone())
+                }
+                None => Some(self.default_version(component)),
+            },
+            (SourceKind::Sysext, Some(version)) => {
+                let (name, leader) = extension_of(component);
+                let message = format!("{component} comes in the extension {name}, whichever version that has");
+                let advice = format!("leave out the version; that of {leader} is the version of the extension");
+                check.report(Some(&version.origin), message, advice);
+                None
+            }
             (_, Some(version)) => {
                 // How a containerd of the image is configured hangs on its version; of others nothing does.
                 if component != Component::Containerd {
@@ -168,7 +274,8 @@ impl Inputs<'_> {
         let refuse = |message: String, advice: &str| check.report(Some(&source.origin), message, advice);
         match source.value {
             SourceKind::Preinstalled => {}
-            SourceKind::Package | SourceKind::Sysext => refuse(
+            SourceKind::Sysext => self.check_sysext(source, check),
+            SourceKind::Package => refuse(
                 format!("the source {} is not there yet", source.value),
                 "write preinstalled (the image brings the programs) or tree (nodestrap brings them)",
             ),
@@ -197,6 +304,38 @@ impl Inputs<'_> {
     }
 }
 
+impl Inputs<'_> {
+    fn check_sysext(&self, source: &Setting<SourceKind>, check: &Check<'_>) {
+        let (layout, os) = (self.cluster.layout.value, self.os.value);
+        let refuse = |message: String, advice: &str| check.report(Some(&source.origin), message, advice);
+        match os {
+            _ if layout != Layout::Nodestrap => refuse(
+                format!("nodes of the layout {layout} have their programs from their image"),
+                "write preinstalled, or leave out the layout",
+            ),
+            Os::ContainerLinux => {
+                refuse(format!("{os} has no systemd that knows system extensions"), "write preinstalled");
+            }
+            Os::Rhcos => {
+                refuse(format!("what extends {os} is decided by its cluster, not by its nodes"), "write preinstalled");
+            }
+            Os::Debian | Os::Ubuntu | Os::Al2 | Os::Al2023 | Os::Rhel => refuse(
+                format!("/usr is writable on {os}, and a system extension would make it read-only"),
+                "write tree or package",
+            ),
+            Os::Flatcar if self.runtime != Runtime::Containerd => refuse(
+                format!("the source sysext is for nodes that run containerd, and these run {}", self.runtime),
+                "write containerRuntime: {name: containerd}",
+            ),
+            Os::Flatcar if self.cluster.artefacts.is_none() => refuse(
+                "the source sysext needs artefacts: the Cluster does not say where they are".to_owned(),
+                "write artefacts: {store: https://…, manifest: {file: manifest.json}, keyrings: [{file: keys.asc}]} there",
+            ),
+            Os::Flatcar => {}
+        }
+    }
+}
+
 const GOES_WITH: &str = "what goes with this release of Kubernetes";
 
 /// Where a program is that a tree brings; else `in_image`. Only one place is linked.
@@ -208,6 +347,11 @@ pub(super) fn complete_binary(
     in_image: impl FnOnce() -> Setting<AbsolutePath>,
     check: &Check<'_>,
 ) -> Setting<AbsolutePath> {
+    if components.is_extension(component) {
+        let source = inputs.here(&format!("components.{component}.source"));
+        let path = format!("/usr/bin/{component}");
+        return written.clone().unwrap_or_else(|| derived(ours::<AbsolutePath>(&path), source, "in its extension"));
+    }
     let Some(folder) = inputs.traits.programs.filter(|_| components.is_tree(component)) else {
         return written.clone().unwrap_or_else(in_image);
     };
