@@ -9,6 +9,7 @@
 //! The oldest original stays: what an earlier plan of ours wrote is not "before".
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use bundle::{ExtensionName, SYSEXT_UNIT, TREES_FOLDER, UNIT_FOLDER};
@@ -276,6 +277,10 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
         (_, Some(Stat { kind: Kind::Link { target }, .. }), _) if file.links.contains(target) => Now::Ours,
         // It was never moved, or is back.
         (Before::Aside, Some(Stat { kind: Kind::File, .. }), _) if disk.stat(&aside(path))?.is_none() => Now::AsBefore,
+        // A power cut may keep both names of what was being moved back.
+        (Before::Aside, Some(Stat { kind: Kind::File, .. }), _) if are_alike(disk, Path::new(path), &aside(path))? => {
+            Now::Ours
+        }
         // Somebody took ours away: what was there before can only be missed.
         (Before::File { .. }, None, _) => Now::Ours,
         (Before::File { sha256, mode, uid, gid }, Some(stat), Some(found))
@@ -289,12 +294,26 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
     })
 }
 
+/// Two files with the same bytes, however many.
+fn are_alike(disk: &dyn Disk, one: &Path, other: &Path) -> Result<bool, DiskError> {
+    let sizes = [disk.stat(one)?, disk.stat(other)?].map(|stat| stat.map(|stat| (stat.kind, stat.size)));
+    let (Some(one), Some(other)) = (disk.open(one)?, disk.open(other)?) else { return Ok(false) };
+    let (one, other) = (std::io::BufReader::new(one).bytes(), std::io::BufReader::new(other).bytes());
+    // What cannot be read is like nothing.
+    let same = one.zip(other).all(|pair| matches!(pair, (Ok(one), Ok(other)) if one == other));
+    Ok(sizes[0] == sizes[1] && same)
+}
+
 /// What no copy was made of is in its place again, in one step; `false`: it is lost. Not durable.
 pub(crate) fn put_back(disk: &dyn Disk, path: &str, before: &Before) -> Result<bool, FileError> {
     let aside = aside(path);
     match before {
         Before::Link { target } => files::replace_link(disk, Path::new(path), target)?,
         _ if disk.stat(&aside)?.is_none() => return Ok(false),
+        // Two names of one file: renaming one to the other would do nothing.
+        _ if are_alike(disk, Path::new(path), &aside)? => {
+            disk.remove(&aside)?;
+        }
         _ => disk.rename(&aside, Path::new(path))?,
     }
     Ok(true)
