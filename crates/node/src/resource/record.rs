@@ -296,12 +296,15 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
 
 /// Two files with the same bytes, however many.
 fn are_alike(disk: &dyn Disk, one: &Path, other: &Path) -> Result<bool, DiskError> {
-    let sizes = [disk.stat(one)?, disk.stat(other)?].map(|stat| stat.map(|stat| (stat.kind, stat.size)));
+    let size = |path: &Path| Ok(disk.stat(path)?.filter(|stat| stat.kind == Kind::File).map(|stat| stat.size));
+    match (size(one)?, size(other)?) {
+        (Some(one), Some(other)) if one == other => {}
+        _ => return Ok(false),
+    }
     let (Some(one), Some(other)) = (disk.open(one)?, disk.open(other)?) else { return Ok(false) };
     let (one, other) = (std::io::BufReader::new(one).bytes(), std::io::BufReader::new(other).bytes());
     // What cannot be read is like nothing.
-    let same = one.zip(other).all(|pair| matches!(pair, (Ok(one), Ok(other)) if one == other));
-    Ok(sizes[0] == sizes[1] && same)
+    Ok(one.zip(other).all(|pair| matches!(pair, (Ok(one), Ok(other)) if one == other)))
 }
 
 /// What no copy was made of is in its place again, in one step; `false`: it is lost. Not durable.
