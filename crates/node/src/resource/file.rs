@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bundle::resource::file::{Found, compare};
 use bundle::resource::{Aspect, Difference};
-use bundle::{File, UnitName};
+use bundle::{File, MASK, UnitName};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, Kind, Look, Stat};
 use host::doubt;
@@ -567,7 +567,7 @@ impl Undoing<'_> {
                 return Err(lost(path));
             }
         }
-        files::stage_over(disk, &writes, &record::is_our_link)
+        files::stage_over(disk, &writes, &|target| record::is_our_link(target) || target == MASK)
             .and_then(|staged| files::commit(disk, staged))
             .and_then(|()| gone.iter().try_for_each(|path| Ok(disk.remove(Path::new(path.as_str())).map(drop)?)))
             .and_then(|()| record::sync_folders(disk, self.record))

@@ -51,7 +51,11 @@ pub(super) fn keep(node: &Node<'_>, record: &mut Record) -> Result<(), StepError
     let failed = |error: DiskError| disk_error(&error);
     for (place, target) in wanted(node, record)? {
         if !record.files.contains_key(&place) {
-            let before = record::look_for_link(disk, &place).map_err(failed)?;
+            // What describes a transfer is small: a copy of it survives what a name that is moved may not.
+            let before = match disk.stat(Path::new(&place)).map_err(failed)?.map(|stat| stat.kind) {
+                Some(Kind::File) if sysupdate::is_transfer(&place) => record::look(disk, &place).map_err(failed)?,
+                _ => record::look_for_link(disk, &place).map_err(failed)?,
+            };
             record.files.insert(place.clone(), FileRecord::of_link(before));
         }
         let Some(known) = record.files.get_mut(&place).filter(|known| !known.links.contains(&target)) else { continue };

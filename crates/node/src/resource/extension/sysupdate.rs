@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bundle::Extension;
 use host::disk::{Disk, DiskError};
 
-use super::super::record::{Before, Record};
+use super::super::record::{Before, Record, load_original};
 
 /// Where transfers are described; what is in `/etc` hides what is behind it.
 const ROOTS: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
@@ -21,25 +21,36 @@ pub(super) fn find(disk: &dyn Disk, extensions: &[Extension], record: &Record) -
     for root in ROOTS {
         for folder in disk.list(Path::new(root))?.into_iter().filter(|name| is_of_transfers(name)) {
             for name in disk.list(&Path::new(root).join(&folder))? {
-                let own = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".nodestrap-before"));
-                let original = own.unwrap_or(&name);
                 let path = Path::new(root).join(&folder).join(&name);
-                if SUFFIXES.iter().any(|suffix| original.ends_with(suffix)) && replaces(disk, &path, &links)? {
-                    places.insert(format!("{OWN_ROOT}/{folder}/{original}"));
+                if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) && replaces(read(disk, &path), &links) {
+                    places.insert(format!("{OWN_ROOT}/{folder}/{name}"));
                 }
             }
         }
     }
-    // Of a link that was there before, the record alone tells where it led.
-    for (place, file) in &record.files {
-        let Some(Before::Link { target }) = Some(&file.before) else { continue };
-        let folder = Path::new(place).parent().unwrap_or(Path::new("/"));
-        let is_transfer = folder.file_name().is_some_and(|name| is_of_transfers(&name.to_string_lossy()));
-        if is_transfer && replaces(disk, &folder.join(target), &links)? {
+    // Of what was there before, the record alone tells what it said.
+    for (place, file) in record.files.iter().filter(|(place, _)| is_transfer(place)) {
+        let text = match &file.before {
+            Before::File { sha256, .. } => load_original(disk, sha256)?,
+            Before::Link { target } => read(disk, &Path::new(place).parent().unwrap_or(Path::new("/")).join(target)),
+            Before::Absent | Before::Aside => None,
+        };
+        if replaces(text, &links) {
             places.insert(place.clone());
         }
     }
     Ok(places)
+}
+
+pub(super) fn is_transfer(path: &str) -> bool {
+    let folder =
+        path.strip_prefix(OWN_ROOT).and_then(|rest| rest.strip_prefix('/')).and_then(|rest| rest.split_once('/'));
+    folder.is_some_and(|(folder, _)| is_of_transfers(folder))
+}
+
+/// What cannot be read as a small file describes nothing.
+fn read(disk: &dyn Disk, transfer: &Path) -> Option<Vec<u8>> {
+    disk.read(transfer, LIMIT).ok().flatten()
 }
 
 /// `sysupdate.d`, and `sysupdate.NAME.d` of each component.
@@ -47,12 +58,9 @@ fn is_of_transfers(folder: &str) -> bool {
     folder.strip_prefix("sysupdate.").is_some_and(|rest| rest == "d" || rest.ends_with(".d"))
 }
 
-fn replaces(disk: &dyn Disk, transfer: &Path, links: &[String]) -> Result<bool, DiskError> {
-    // What cannot be read as a small file describes nothing.
-    let Ok(Some(bytes)) = disk.read(transfer, LIMIT) else { return Ok(false) };
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let link = target_link(&text);
-    Ok(link.is_some_and(|link| links.iter().any(|own| Path::new(own) == link)))
+fn replaces(transfer: Option<Vec<u8>>, links: &[String]) -> bool {
+    let link = transfer.and_then(|bytes| target_link(&String::from_utf8_lossy(&bytes)));
+    link.is_some_and(|link| links.iter().any(|own| Path::new(own) == link))
 }
 
 /// The link that a transfer replaces; relative ones lie beside what is transferred.
