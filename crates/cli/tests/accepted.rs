@@ -55,8 +55,11 @@ fn text(choice: Choice) -> String {
     };
     // The examples' manifest has one release, and verifying it takes a while: it is named only where it can be of use.
     let artefacts = match source {
-        Some(SourceKind::Tree | SourceKind::Sysext) if layout == Layout::Nodestrap && release == RELEASES[0] => {
+        Some(SourceKind::Tree) if layout == Layout::Nodestrap && release == RELEASES[0] => {
             "  artefacts: {store: https://artefacts.example.com, manifest: {file: artefacts.json}, keyrings: [{file: artefacts-keys.asc}]}\n"
+        }
+        Some(SourceKind::Sysext) if os == Os::Flatcar && layout == Layout::Nodestrap && release == RELEASES[0] => {
+            "  artefacts: {store: https://artefacts.example.com, manifest: {file: flatcar-artefacts.json}, keyrings: [{file: flatcar-artefacts-keys.asc}]}\n"
         }
         _ => "",
     };
@@ -155,6 +158,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
             choice.provider.to_string(),
             bundle.runtime.name.to_string(),
             bundle.runtime.source.kind().to_string(),
+            choice.source.map(|source| format!("source {source}")).unwrap_or_default(),
         ] {
             *taken.entry(word).or_default() += 1;
         }
@@ -173,7 +177,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
         "aws",
         "metal",
         "tree",
-        "sysext",
+        "source sysext",
         "preinstalled",
         "cri-o",
         "tectonic",
