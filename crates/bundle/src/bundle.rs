@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::{Content, Written};
 use crate::document::harmless_reason;
+use crate::extension::Extension;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
 use crate::network::NetworkSettings;
 use crate::package::Packages;
 use crate::tree::{Downloads, Tree};
-use crate::vocabulary::{GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind};
+use crate::vocabulary::{Component, GateFact, Layout, Necessity, Os, Provider, Role, RuntimeName, Slot, SourceKind};
 
 /// Where a delivery puts the bundle on the node.
 pub const BUNDLE_PATH: &str = "/etc/nodestrap/bundle.json";
@@ -68,7 +69,10 @@ pub struct Bundle {
     /// Programs that the bootstrap brings. Sorted by component.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<Tree>,
-    /// Where there are trees.
+    /// Programs that the bootstrap brings in images. Sorted by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<Extension>,
+    /// Where there are trees or extensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub downloads: Option<Downloads>,
     /// Programs that the package manager of the system brings.
@@ -190,6 +194,8 @@ pub enum RuntimeSource {
     Tree,
     /// Among [`Bundle::packages`].
     Package,
+    /// Its programs are in one of [`Bundle::extensions`].
+    Sysext,
 }
 
 /// The file without which the kubelet does not start; written last.
@@ -284,6 +290,13 @@ impl Bundle {
         true
     }
 
+    /// Whether the bootstrap brings it, in whichever way.
+    pub fn brings(&self, component: Component) -> bool {
+        self.trees.iter().any(|tree| tree.component == component)
+            || self.extensions.iter().any(|extension| extension.name.brings(component))
+            || self.packages.as_ref().is_some_and(|packages| packages.brings(component))
+    }
+
     /// The file of a unit, if the bundle brings it.
     pub fn unit_file(&self, unit: &UnitName) -> Option<&File> {
         self.file(&format!("{UNIT_FOLDER}/{unit}"))
@@ -347,6 +360,7 @@ impl RuntimeSource {
             Self::Torcx => SourceKind::Torcx,
             Self::Tree => SourceKind::Tree,
             Self::Package => SourceKind::Package,
+            Self::Sysext => SourceKind::Sysext,
         }
     }
 }
@@ -405,6 +419,7 @@ enum WrittenSource {
     Torcx {},
     Tree {},
     Package {},
+    Sysext {},
 }
 
 impl From<WrittenSource> for RuntimeSource {
@@ -414,6 +429,7 @@ impl From<WrittenSource> for RuntimeSource {
             WrittenSource::Torcx {} => Self::Torcx,
             WrittenSource::Tree {} => Self::Tree,
             WrittenSource::Package {} => Self::Package,
+            WrittenSource::Sysext {} => Self::Sysext,
         }
     }
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use crate::bundle::{Bundle, File, Gate, RuntimeSource, octal};
 use crate::error::BundleError;
+use crate::extension::{EXTENSION_LINKS_FOLDER, EXTENSIONS_FOLDER};
 use crate::gate::{SEAL, is_variable_name};
 use crate::names::AbsolutePath;
-use crate::tree::TREES_FOLDER;
-use crate::vocabulary::PackageManager;
+use crate::tree::{Artefact, TREES_FOLDER};
+use crate::vocabulary::{ArtefactForm, PackageManager};
 
 /// The one mode of a secret file.
 const SECRET_MODE: u32 = 0o600;
@@ -33,6 +34,7 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     validate_units(bundle)?;
     validate_hooks(bundle)?;
     validate_trees(bundle, &files)?;
+    validate_extensions(bundle, &files)?;
     validate_packages(bundle)
 }
 
@@ -73,18 +75,14 @@ fn validate_trees(bundle: &Bundle, files: &[&File]) -> Result<(), BundleError> {
             return refuse("is there twice or out of order");
         }
         previous = Some(tree.component);
-        let is_harmless = |byte: u8| byte.is_ascii_alphanumeric() || b".+_-".contains(&byte);
-        if tree.version.is_empty() || tree.version.starts_with('.') || !tree.version.bytes().all(is_harmless) {
+        if !is_file_name(&tree.version) {
             return refuse("has a version that cannot be the name of a folder");
         }
-        if tree.artefact.size == 0 {
-            return refuse("is made of nothing");
+        if let Some(problem) = artefact_problem(&tree.artefact) {
+            return refuse(problem);
         }
-        if tree.artefact.places.is_empty() {
-            return refuse("has no place to come from");
-        }
-        if !tree.artefact.places.iter().all(|place| is_address(place)) {
-            return refuse("has an address that is none of http, https, s3 and file");
+        if tree.artefact.form == ArtefactForm::Sysext {
+            return refuse("is a system extension, which cannot be unpacked");
         }
         for link in tree.links.keys() {
             if link.is_within(TREES_FOLDER) || !places.insert(link) || link.folders().any(|f| places.contains(f)) {
@@ -141,6 +139,64 @@ fn validate_packages(bundle: &Bundle) -> Result<(), BundleError> {
     match bundle.runtime.source == RuntimeSource::Package && !is_brought {
         true => Err(BundleError::Runtime { problem: "is said to be a package, and is none" }),
         false => Ok(()),
+    }
+}
+
+/// Images lie and are linked where nothing else does, and bring nothing outside `/usr`.
+fn validate_extensions(bundle: &Bundle, files: &[&File]) -> Result<(), BundleError> {
+    let mut previous = None;
+    for extension in &bundle.extensions {
+        let refuse = |problem| Err(BundleError::Extension { name: extension.name, problem });
+        if previous >= Some(extension.name) {
+            return refuse("is there twice or out of order");
+        }
+        previous = Some(extension.name);
+        if !is_file_name(&extension.version) {
+            return refuse("has a version that cannot be the name of a file");
+        }
+        if let Some(problem) = artefact_problem(&extension.artefact) {
+            return refuse(problem);
+        }
+        if extension.artefact.form != ArtefactForm::Sysext {
+            return refuse("is no image of a system extension");
+        }
+        if extension.release.id.is_empty() {
+            return refuse("does not say which systems it fits");
+        }
+        if extension.programs.is_empty() || !extension.programs.iter().all(|path| path.is_within("/usr")) {
+            return refuse("must have programs, all of them under /usr");
+        }
+        if bundle.downloads.is_none() {
+            return refuse("does not say how it is downloaded");
+        }
+        let places = [EXTENSIONS_FOLDER, EXTENSION_LINKS_FOLDER];
+        if files.iter().any(|file| places.iter().any(|place| file.path.is_within(place))) {
+            return refuse("lies where a file of the bundle lies");
+        }
+        if bundle.trees.iter().any(|tree| extension.name.brings(tree.component)) {
+            return refuse("brings what a tree brings, too");
+        }
+    }
+    let runtime = bundle.runtime.source == RuntimeSource::Sysext;
+    match runtime && !bundle.extensions.iter().any(|one| one.name.as_str() == bundle.runtime.name.as_str()) {
+        true => Err(BundleError::Runtime { problem: "is said to be an extension, and is none" }),
+        false => Ok(()),
+    }
+}
+
+fn is_file_name(version: &str) -> bool {
+    let is_harmless = |byte: u8| byte.is_ascii_alphanumeric() || b".+_-".contains(&byte);
+    !version.is_empty() && !version.starts_with('.') && version.bytes().all(is_harmless)
+}
+
+fn artefact_problem(artefact: &Artefact) -> Option<&'static str> {
+    match () {
+        () if artefact.size == 0 => Some("is made of nothing"),
+        () if artefact.places.is_empty() => Some("has no place to come from"),
+        () if !artefact.places.iter().all(|place| is_address(place)) => {
+            Some("has an address that is none of http, https, s3 and file")
+        }
+        () => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::document::{API_VERSION, MAX_BUNDLE_BYTES};
 use crate::names::Digest;
 use crate::tree::TREES_FOLDER;
-use crate::vocabulary::Component;
+use crate::vocabulary::{Component, ExtensionName};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
@@ -60,6 +60,8 @@ pub enum BundleError {
     Tree { component: Component, problem: &'static str },
     #[error("the package '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
     Package { name: String, problem: &'static str },
+    #[error("the extension '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
+    Extension { name: ExtensionName, problem: &'static str },
     #[error("the bundle has a file under '{TREES_FOLDER}', which is for programs: render it again")]
     FileAmongTrees,
     #[error("the container runtime of the bundle {problem}: render it again with this version of nodestrap")]

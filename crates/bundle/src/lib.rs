@@ -12,6 +12,7 @@ mod content;
 mod diff;
 mod document;
 mod error;
+mod extension;
 mod format;
 pub mod gate;
 pub mod gzip;
@@ -37,9 +38,12 @@ pub use content::{Content, Sum};
 pub use diff::{Besides, BundleDiff, Setting, diff_bundles, diff_rendered};
 pub use document::{API_VERSION, MAX_BUNDLE_BYTES};
 pub use error::BundleError;
+pub use extension::{
+    EXTENSION_LINKS_FOLDER, EXTENSIONS_FOLDER, Extension, ExtensionRelease, MASK, SYSEXT_UNIT, System,
+};
 pub use format::Format;
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GATE_PATHS, GateDamage, check_gate, parse_environment, render_gate};
-pub use manifest::{FileDigest, Manifest, TreeDigest};
+pub use manifest::{ExtensionDigest, FileDigest, Manifest, TreeDigest};
 pub use names::{
     AbsolutePath, ArtefactDigest, Digest, InvalidName, RelativePath, Secret, UNIT_SUFFIXES, UnitName, is_lower_hex,
     sha256_hex,
@@ -54,6 +58,6 @@ pub use user_data::{
 };
 pub use values::{host_paths, read_yaml};
 pub use vocabulary::{
-    ArtefactForm, Component, GateFact, Layout, Necessity, Os, PackageManager, Provider, Role, RuntimeName, Slot,
-    SourceKind, UnknownWord,
+    ArtefactForm, Component, ExtensionName, GateFact, Layout, Necessity, Os, PackageManager, Provider, Role,
+    RuntimeName, Slot, SourceKind, UnknownWord,
 };

@@ -1,16 +1,17 @@
 //! What a bundle makes of a node, without a content and without a secret: what a node keeps to tell later what it is, and
 //! whether its files are still those that it was made with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{Bundle, File, Join, Readers, Secrecy, octal};
+use crate::extension::Extension;
 use crate::format::Format;
 use crate::names::{AbsolutePath, ArtefactDigest, Digest, RelativePath};
 use crate::resource::static_pods_folder;
 use crate::tree::{Tree, current, home};
-use crate::vocabulary::{Component, Layout, Role};
+use crate::vocabulary::{Component, ExtensionName, Layout, Role};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -28,6 +29,32 @@ pub struct Manifest {
     pub files: Vec<FileDigest>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<TreeDigest>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<ExtensionDigest>,
+}
+
+/// An extension by its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExtensionDigest {
+    pub name: ExtensionName,
+    pub digest: ArtefactDigest,
+    pub size: u64,
+    /// Where this version lies.
+    pub image: String,
+    pub programs: BTreeSet<AbsolutePath>,
+}
+
+impl From<&Extension> for ExtensionDigest {
+    fn from(extension: &Extension) -> Self {
+        Self {
+            name: extension.name,
+            digest: extension.artefact.digest.clone(),
+            size: extension.artefact.size,
+            image: extension.image(),
+            programs: extension.programs.clone(),
+        }
+    }
 }
 
 /// A tree by its digest; where it came from is nobody's business any more.
@@ -104,6 +131,7 @@ impl Bundle {
             join: self.join.clone(),
             files: self.all_files().iter().map(digest).collect(),
             trees: self.trees.iter().map(TreeDigest::from).collect(),
+            extensions: self.extensions.iter().map(ExtensionDigest::from).collect(),
         }
     }
 }

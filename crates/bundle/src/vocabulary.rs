@@ -141,6 +141,17 @@ words!(
         Program = "program",
         /// An archive of several files.
         TarGz = "tar.gz",
+        /// An image of a system extension.
+        Sysext = "sysext",
+    }
+);
+words!(
+    /// A system extension, by the name that systemd knows it by.
+    ExtensionName {
+        /// containerd and runc.
+        Containerd = "containerd",
+        /// The kubelet and what goes with it.
+        Kubernetes = "kubernetes",
     }
 );
 words!(

@@ -14,6 +14,7 @@
 pub(crate) mod args;
 pub(crate) mod artefacts;
 mod bundles;
+mod extension;
 mod inspect;
 mod target;
 
@@ -29,7 +30,8 @@ use crate::documents::read_limited;
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::pki::files::now;
 use crate::publish::args::{Addition, PublishArguments, StoreArguments};
-use crate::publish::inspect::inspect;
+use crate::publish::extension::make_image;
+use crate::publish::inspect::{Inspected, inspect, inspect_made};
 use crate::publish::target::{Known, Target};
 use crate::show::{Paint, Screen, table};
 
@@ -68,7 +70,14 @@ struct Ready {
     artefact: Artefact,
     known: Known,
     name: String,
-    file: PathBuf,
+    content: Content,
+}
+
+/// Where its bytes are.
+enum Content {
+    File(PathBuf),
+    /// Of an image that was made here.
+    Made(Vec<u8>),
 }
 
 pub(crate) fn publish(arguments: &PublishArguments, screen: &Screen) -> Outcome {
@@ -76,6 +85,7 @@ pub(crate) fn publish(arguments: &PublishArguments, screen: &Screen) -> Outcome 
         return bundles::publish_bundles(arguments, screen);
     }
     let ready = arguments.artefacts.iter().map(|addition| prepare(addition, arguments));
+    let ready = ready.chain(arguments.extensions.iter().map(|addition| make(addition, arguments)));
     let ready = ready.collect::<anyhow::Result<Vec<_>>>().or_fail(Code::WrongInput)?;
     let key = Key::load(arguments)?;
     let target = Target::open(&arguments.store)?;
@@ -117,12 +127,28 @@ pub(crate) fn publish(arguments: &PublishArguments, screen: &Screen) -> Outcome 
 }
 
 fn prepare(addition: &Addition, arguments: &PublishArguments) -> anyhow::Result<Ready> {
-    let Addition { name, version, file } = addition;
-    let inspected = inspect(name, file)?;
+    let inspected = inspect(&addition.name, arguments.architecture, &addition.file)?;
+    ready(addition, arguments, inspected, Content::File(addition.file.clone()))
+}
+
+fn make(addition: &Addition, arguments: &PublishArguments) -> anyhow::Result<Ready> {
+    let image = make_image(&addition.name, arguments.architecture, &addition.file)?;
+    let inspected = inspect_made(&addition.name, arguments.architecture, &image)
+        .with_context(|| format!("the image of {:?} could not be used", addition.file.display().to_string()))?;
+    ready(addition, arguments, inspected, Content::Made(image))
+}
+
+fn ready(
+    Addition { name, version, .. }: &Addition,
+    arguments: &PublishArguments,
+    inspected: Inspected,
+    content: Content,
+) -> anyhow::Result<Ready> {
     let digest = inspected.known.digest();
     let ending = match inspected.form {
         Form::TarGz => ".tar.gz",
         Form::Program => "",
+        Form::Sysext => ".raw",
     };
     let object = format!("{name}/{version}/{}-{name}{ending}", &digest.hex()[..DIGEST_DIGITS]);
     let artefact = Artefact {
@@ -134,10 +160,11 @@ fn prepare(addition: &Addition, arguments: &PublishArguments) -> anyhow::Result<
         form: inspected.form,
         size: inspected.known.size,
         digest: trust::Digest::new(digest.to_string())?,
+        extension: inspected.extension,
         programs: inspected.programs,
         places: vec![Place::new(object.as_str())?],
     };
-    Ok(Ready { artefact, known: inspected.known, name: object, file: file.clone() })
+    Ok(Ready { artefact, known: inspected.known, name: object, content })
 }
 
 /// The secret key, with what opens it.
@@ -217,7 +244,7 @@ fn next_manifest(before: Option<&Manifest>, ready: &[Ready], lifetime: Duration)
 fn is_for_the_same(one: &Artefact, other: &Artefact) -> bool {
     let key = |artefact: &Artefact| {
         let Artefact { name, version, architecture, os, role, .. } = artefact.clone();
-        (name, version, architecture, os, role)
+        (name, version, architecture, os, role, artefact.is_image())
     };
     key(one) == key(other)
 }
@@ -226,7 +253,11 @@ fn send(target: &Target, ready: &Ready, screen: &Screen) -> Result<PublishedView
     let is_there = target.has(&ready.name, &ready.known).or_fail(Code::MayRetry)?;
     if !is_there {
         screen.remark(&format!("sending {}, {}", ready.artefact, megabytes(ready.known.size)));
-        target.put_file(&ready.name, &ready.file, &ready.known).or_fail(Code::MayRetry)?;
+        match &ready.content {
+            Content::File(file) => target.put_file(&ready.name, file, &ready.known),
+            Content::Made(bytes) => target.put(&ready.name, bytes, FILE_MODE),
+        }
+        .or_fail(Code::MayRetry)?;
     }
     Ok(PublishedView {
         artefact: ready.artefact.to_string(),

@@ -58,6 +58,9 @@ fn text(choice: Choice) -> String {
         Some(SourceKind::Tree) if layout == Layout::Nodestrap && release == RELEASES[0] => {
             "  artefacts: {store: https://artefacts.example.com, manifest: {file: artefacts.json}, keyrings: [{file: artefacts-keys.asc}]}\n"
         }
+        Some(SourceKind::Sysext) if os == Os::Flatcar && layout == Layout::Nodestrap && release == RELEASES[0] => {
+            "  artefacts: {store: https://artefacts.example.com, manifest: {file: flatcar-artefacts.json}, keyrings: [{file: flatcar-artefacts-keys.asc}]}\n"
+        }
         _ => "",
     };
     let runtime = runtime.map(|name| format!("  containerRuntime: {{name: {name}}}\n")).unwrap_or_default();
@@ -107,7 +110,8 @@ fn machine(choice: Choice) -> Facts {
     let word = |text: &str| said(text.to_owned());
     let [id, version, variant] = [id, version, variant].map(str::to_owned);
     Facts {
-        os: said(node::Os { name: id.clone(), id, version, variant }),
+        os: said(node::Os { name: id.clone(), id, version, variant, sysext_level: "1.0".to_owned() }),
+        architecture: word("x86-64"),
         hostname: word("n1"),
         machine_id: word("0123456789abcdef0123456789abcdef"),
         product_uuid: word(""),
@@ -160,6 +164,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
             choice.provider.to_string(),
             bundle.runtime.name.to_string(),
             bundle.runtime.source.kind().to_string(),
+            choice.source.map(|source| format!("source {source}")).unwrap_or_default(),
         ] {
             *taken.entry(word).or_default() += 1;
         }
@@ -179,6 +184,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
         "metal",
         "tree",
         "package",
+        "source sysext",
         "preinstalled",
         "cri-o",
         "tectonic",

@@ -181,6 +181,102 @@ fn what_a_node_would_refuse_and_what_cannot_be_signed_is_refused_before_anything
     assert!(publisher.objects().is_empty(), "{:?}", publisher.objects());
 }
 
+/// Files of a folder, by their paths and modes, from which an image is made.
+fn lay_out(publisher: &Publisher, folder: &str, files: &[(&str, u32)]) {
+    for (path, mode) in files {
+        let path = publisher.path(folder).join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, format!("\x7fELF {}\n", path.display()).repeat(9999)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(*mode)).unwrap();
+    }
+}
+
+const KUBERNETES: &[(&str, u32)] = &[
+    ("usr/bin/kubelet", 0o755),
+    ("usr/bin/kubectl", 0o700),
+    ("usr/libexec/cni/bridge", 0o755),
+    ("usr/share/text", 0o600),
+];
+
+#[test]
+fn an_extension_is_made_the_same_each_time_and_read_by_other_programs() {
+    let publisher = Publisher::new();
+    lay_out(&publisher, "kubernetes", KUBERNETES);
+    std::os::unix::fs::symlink("kubelet", publisher.path("kubernetes/usr/bin/k")).unwrap();
+    let make = ["--make-sysext", "kubernetes@1.36.3=%kubernetes"];
+    publisher.publish(&make).expect(0);
+    let artefact = publisher.manifest()["artefacts"][0].clone();
+    assert_eq!(artefact["form"], "sysext");
+    assert_eq!(
+        artefact["extension"],
+        serde_json::json!({"id": "flatcar", "sysextLevel": "1.0", "architecture": "x86-64"})
+    );
+    let programs = serde_json::json!(["usr/bin/kubectl", "usr/bin/kubelet", "usr/libexec/cni/bridge"]);
+    assert_eq!(artefact["programs"], programs);
+    let again = publisher.publish(&make).expect(0).json();
+    assert_eq!((&again["manifestChanged"], &again["artefacts"][0]["sent"]), (&false.into(), &false.into()));
+
+    let image = publisher.path("store").join(artefact["places"][0].as_str().unwrap());
+    let mut unsquashfs = support::program("unsquashfs");
+    unsquashfs.args(["-no-xattrs", "-d"]).arg(publisher.path("out")).arg(&image);
+    support::finish(unsquashfs).expect(0);
+    for (path, mode) in KUBERNETES {
+        let (made, from) = (publisher.path("out").join(path), publisher.path("kubernetes").join(path));
+        assert_eq!(std::fs::read(&made).unwrap(), std::fs::read(&from).unwrap(), "{path}");
+        let found = std::os::unix::fs::PermissionsExt::mode(&made.metadata().unwrap().permissions()) & 0o7777;
+        assert_eq!(found, if mode & 0o100 == 0 { 0o644 } else { 0o755 }, "{path}");
+    }
+    assert_eq!(std::fs::read_link(publisher.path("out/usr/bin/k")).unwrap(), Path::new("kubelet"));
+    // What others make is published just the same.
+    let mut mksquashfs = support::program("mksquashfs");
+    let other = publisher.path("other.raw");
+    mksquashfs.arg(publisher.path("out")).arg(&other).args(["-quiet", "-no-progress", "-all-root"]);
+    support::finish(mksquashfs).expect(0);
+    publisher.publish(&["--add", "kubernetes@1.36.4=%other.raw"]).expect(0);
+    assert_eq!(publisher.manifest()["artefacts"][1]["programs"], programs);
+}
+
+#[test]
+fn an_image_that_would_harm_a_node_or_that_systemd_would_pass_over_is_refused_by_name() {
+    let publisher = Publisher::new();
+    let case = |name: &str, files: &[(&str, u32)], release: Option<&str>| {
+        lay_out(&publisher, name, files);
+        if let Some(release) = release {
+            let folder = publisher.path(name).join("usr/lib/extension-release.d");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("extension-release.kubernetes"), release).unwrap();
+        }
+        let mut mksquashfs = support::program("mksquashfs");
+        mksquashfs.arg(publisher.path(name)).arg(publisher.path(&format!("{name}.raw")));
+        mksquashfs.args(["-quiet", "-no-progress", "-all-root"]);
+        if name == "zstd" {
+            mksquashfs.args(["-comp", "zstd"]);
+        }
+        support::finish(mksquashfs).expect(0);
+        publisher.publish(&["--add", &format!("kubernetes@1.36.3=%{name}.raw")])
+    };
+    let kubelet: &[(&str, u32)] = &[("usr/bin/kubelet", 0o755)];
+    let fits = Some("ID=flatcar\nSYSEXT_LEVEL=1.0\n");
+    let opt = [kubelet[0], ("opt/bin/x", 0o755)];
+    case("opt", &opt, fits).expect(2).says(&["opt", "read-only"]);
+    case("etc", &[kubelet[0], ("etc/x", 0o644)], fits).expect(2).says(&["outside /usr"]);
+    case("nameless", kubelet, None).expect(2).says(&["extension-release.kubernetes"]);
+    case("idless", kubelet, Some("SYSEXT_LEVEL=1.0\n")).expect(2).says(&["no ID"]);
+    case("nowhere", kubelet, Some("ID=flatcar\n")).expect(2).says(&["SYSEXT_LEVEL"]);
+    case("arm", kubelet, Some("ID=_any\nARCHITECTURE=arm64\n")).expect(2).says(&["arm64", "--architecture"]);
+    case("initrd", kubelet, Some("ID=_any\nSYSEXT_SCOPE=initrd\n")).expect(2).says(&["SYSEXT_SCOPE"]);
+    case("zstd", kubelet, fits).expect(2).says(&["zstd", "--make-sysext"]);
+    case("empty", &[("usr/share/text", 0o644)], fits).expect(2).says(&["no program"]);
+    let drop_in = [kubelet[0], ("usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", 0o644)];
+    case("drop-in", &drop_in, fits).expect(2).says(&["10-kubeadm.conf", "leave it out"]);
+    publisher.write("disk.raw", &[0; 4096]);
+    publisher.publish(&["--add", "kubernetes@1=%disk.raw"]).expect(2).says(&["no squashfs image"]);
+    publisher.publish(&["--make-sysext", "kubernetes@1=%kubelet"]).expect(2).says(&["has no folder"]);
+    assert!(publisher.objects().is_empty(), "{:?}", publisher.objects());
+    case("good", kubelet, Some("ID=_any\n")).expect(0);
+    publisher.publish(&["--add", "containerd@1=%good.raw"]).expect(2).says(&["the extension \"kubernetes\""]);
+}
+
 #[test]
 fn a_manifest_of_somebody_else_is_not_continued() {
     let publisher = Publisher::new();

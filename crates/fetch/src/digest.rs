@@ -1,11 +1,15 @@
 //! By what bytes are known: a SHA-256 or a SHA-512, and nothing weaker.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256, Sha512};
+
+/// Read at once.
+const PIECE: usize = 128 * 1024;
 
 /// Written as `sha256:HEX` or `sha512:HEX`, in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +93,21 @@ impl Serialize for Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Digest {
+    /// Whether these are the digest's bytes, read to their end.
+    pub fn is_of_all(&self, reader: &mut dyn Read) -> io::Result<bool> {
+        let (mut hasher, mut piece) = (Hasher::like(self), vec![0; PIECE]);
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok(hasher.finish() == *self),
+                Ok(length) => hasher.update(&piece[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -40,6 +40,7 @@ mod s3;
 mod secret;
 mod sigv4;
 mod sink;
+pub mod squashfs;
 pub mod store;
 pub mod unpack;
 

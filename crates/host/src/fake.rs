@@ -24,6 +24,7 @@ mod open;
 mod packages;
 mod promise;
 mod snaps;
+mod sysext;
 mod tree;
 mod units;
 
@@ -34,4 +35,5 @@ pub use machine::FakeMachine;
 pub use packages::{FakePackage, FakeRepository};
 pub use promise::Promise;
 pub use snaps::FakeSnaps;
+pub use sysext::fake_sysext;
 pub use units::FakeUnits;

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | boot id | `/proc/sys/kernel/random/boot_id` | `run/nodestrap/boot_id` in it, else all zeros: it never reboots |
 //! | host name | the kernel's, or `/etc/hostname` before it has one | `etc/hostname` only |
+//! | architecture | the kernel's | unknown |
 //! | processors, memory | `/sys/devices/system/cpu/online`, `/proc/meminfo` | the same files in it; unknown without them |
 
 mod clock;
@@ -65,6 +66,8 @@ pub trait Machine: Send + Sync {
     fn cpus(&self) -> Result<Option<u32>, MachineError>;
     /// What the kernel has to give away; `None` where nothing says so.
     fn memory_bytes(&self) -> Result<Option<u64>, MachineError>;
+    /// What the processor is, as systemd calls it (`x86-64`, `arm64`); `None` where nothing says so.
+    fn architecture(&self) -> Result<Option<String>, MachineError>;
 }
 
 /// Who we are: 0 may set owners and talk to systemd.
@@ -171,6 +174,18 @@ impl Machine for LinuxMachine {
         let total = hardware::parse_total_memory(&String::from_utf8_lossy(&bytes));
         total.map(Some).ok_or(MachineError::Malformed { path: MEMORY, wanted: "the total memory" })
     }
+
+    fn architecture(&self) -> Result<Option<String>, MachineError> {
+        if self.scope == Scope::Folder {
+            return Ok(None);
+        }
+        let name = rustix::system::uname().machine().to_string_lossy().into_owned();
+        Ok(Some(match name.as_str() {
+            "x86_64" => "x86-64".to_owned(),
+            "aarch64" => "arm64".to_owned(),
+            _ => name,
+        }))
+    }
 }
 
 #[cfg(test)]
@@ -219,6 +234,7 @@ mod tests {
         assert!(!machine.hostname().unwrap().is_empty());
         assert!(machine.cpus().unwrap() >= Some(1));
         assert!(machine.memory_bytes().unwrap() > Some(1 << 24));
+        assert!(matches!(machine.architecture().unwrap().as_deref(), Some("x86-64" | "arm64")));
         assert_ne!(random_u64(), random_u64());
     }
 }

@@ -143,6 +143,8 @@ pub trait Units: Send + Sync {
     ) -> Result<(), UnitError>;
     /// Whoever runs under this name has ended, well or not.
     fn wait_until_ended(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
+    /// Has the unit do its work anew, and waits for that: reloads it if it can be reloaded and runs, else starts or restarts it.
+    fn reload_or_restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
     /// Queues a start job and does not wait for it; a unit that runs is left alone.
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError>;
     /// As `restart_and_wait`, but only queues the job: for units that are ordered after the caller's own unit, where

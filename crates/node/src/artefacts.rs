@@ -9,7 +9,7 @@ mod network;
 use std::path::Path;
 use std::time::Duration;
 
-use bundle::{Artefact, Downloads, Tree};
+use bundle::{Artefact, Downloads, Extension, Tree};
 use engine::{StepContext, StepError};
 use fetch::store::{Object, Reception, Store, StoreError, Wanted};
 use fetch::{DigestError, Mixing, Sink, SinkError};
@@ -46,26 +46,53 @@ pub trait Artefacts: Send + Sync {
     fn download(&self, order: &Order<'_>, sink: &mut dyn Sink) -> Result<Option<String>, StepError>;
 }
 
+/// What is made of an artefact.
+pub(crate) trait Fetched {
+    /// As people call it.
+    fn title(&self) -> String;
+    fn artefact(&self) -> &Artefact;
+}
+
+impl Fetched for Tree {
+    fn title(&self) -> String {
+        Self::title(self)
+    }
+
+    fn artefact(&self) -> &Artefact {
+        &self.artefact
+    }
+}
+
+impl Fetched for Extension {
+    fn title(&self) -> String {
+        Self::title(self)
+    }
+
+    fn artefact(&self) -> &Artefact {
+        &self.artefact
+    }
+}
+
 pub(crate) fn store(disk: &dyn Disk) -> Store<'_> {
     Store::new(disk, Path::new(STORE_FOLDER))
 }
 
 /// By what the store knows it.
-pub(crate) fn wanted(tree: &Tree) -> Result<Wanted, StepError> {
-    let digest = tree.artefact.digest.as_str().parse();
-    let digest = digest.map_err(|error: DigestError| StepError::permanent(format!("{}: {error}", tree.title())))?;
-    Ok(Wanted { digest, size: tree.artefact.size })
+pub(crate) fn wanted(wish: &dyn Fetched) -> Result<Wanted, StepError> {
+    let digest = wish.artefact().digest.as_str().parse();
+    let digest = digest.map_err(|error: DigestError| StepError::permanent(format!("{}: {error}", wish.title())))?;
+    Ok(Wanted { digest, size: wish.artefact().size })
 }
 
 /// Whether the store has it, by its name and size; who opens it learns more. Reads only.
-pub(crate) fn is_in_store(disk: &dyn Disk, tree: &Tree) -> Result<bool, StepError> {
-    let wanted = wanted(tree)?;
+pub(crate) fn is_in_store(disk: &dyn Disk, wish: &dyn Fetched) -> Result<bool, StepError> {
+    let wanted = wanted(wish)?;
     Ok(store(disk).list().map_err(|error| store_error(&error))?.contains(&wanted))
 }
 
 /// From the store, or else from wherever it can be had. A damaged copy is gone by then.
-pub(crate) fn obtain(node: &Node<'_>, tree: &Tree, context: &StepContext<'_>) -> Result<Object, StepError> {
-    let (disk, wanted) = (node.tools.disk, wanted(tree)?);
+pub(crate) fn obtain(node: &Node<'_>, wish: &dyn Fetched, context: &StepContext<'_>) -> Result<Object, StepError> {
+    let (disk, wanted) = (node.tools.disk, wanted(wish)?);
     let store = store(disk);
     if let Some(object) = store.open(&wanted).map_err(|error| store_error(&error))? {
         return Ok(object);
@@ -75,18 +102,18 @@ pub(crate) fn obtain(node: &Node<'_>, tree: &Tree, context: &StepContext<'_>) ->
         Reception::Present(object) => return Ok(object),
         Reception::Incoming(incoming) => incoming,
         Reception::Busy => {
-            return Err(StepError::transient(format!("another nodestrap is fetching {}", tree.title()))
+            return Err(StepError::transient(format!("another nodestrap is fetching {}", wish.title()))
                 .with_advice("it is waited for; see who else uses /var/lib/nodestrap/store"));
         }
     };
     let Some(downloads) = &node.bundle.downloads else {
-        return Err(StepError::permanent(format!("the bundle does not say how {} is downloaded", tree.title())));
+        return Err(StepError::permanent(format!("the bundle does not say how {} is downloaded", wish.title())));
     };
     let (mut without, mut mixing) = (Vec::new(), Mixing::Allowed);
     loop {
         let order = Order {
-            what: &tree.title(),
-            artefact: &tree.artefact,
+            what: &wish.title(),
+            artefact: wish.artefact(),
             downloads,
             without: &without,
             mixing,
@@ -105,20 +132,20 @@ pub(crate) fn obtain(node: &Node<'_>, tree: &Tree, context: &StepContext<'_>) ->
         match from {
             Some(place) if !without.contains(&place) => without.push(place),
             _ if mixing == Mixing::Allowed => mixing = Mixing::Refused,
-            _ => return Err(nobody_has(tree)),
+            _ => return Err(nobody_has(wish)),
         }
-        if tree.artefact.places.iter().all(|place| without.contains(place)) {
-            return Err(nobody_has(tree));
+        if wish.artefact().places.iter().all(|place| without.contains(place)) {
+            return Err(nobody_has(wish));
         }
     }
 }
 
-fn nobody_has(tree: &Tree) -> StepError {
-    let places = tree.artefact.places.iter().map(|place| fetch::redacted(place)).collect::<Vec<_>>().join(", ");
+fn nobody_has(wish: &dyn Fetched) -> StepError {
+    let places = wish.artefact().places.iter().map(|place| fetch::redacted(place)).collect::<Vec<_>>().join(", ");
     StepError::permanent(format!(
         "{} is to be {}, and what these places have is something else: {places}",
-        tree.title(),
-        tree.artefact.digest
+        wish.title(),
+        wish.artefact().digest
     ))
     .with_advice("publish the artefact again, or render the bundle from the manifest that is published now")
 }

@@ -44,6 +44,9 @@ pub struct Fact<T> {
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
     pub os: Fact<Os>,
+    /// What the processor is, as systemd calls it; empty while it is unknown.
+    #[serde(skip_serializing_if = "Fact::is_unknown")]
+    pub architecture: Fact<String>,
     pub hostname: Fact<String>,
     /// Empty while it is unknown, as the next.
     pub machine_id: Fact<String>,
@@ -86,13 +89,17 @@ pub struct Os {
     /// Such as `coreos` or `server`; most systems have none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub variant: String,
+    /// What it promises to system extensions.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sysext_level: String,
     pub name: String,
 }
 
 impl From<OsRelease> for Os {
     fn from(release: OsRelease) -> Self {
-        let variant = release.keys.get("VARIANT_ID").cloned().unwrap_or_default();
-        Self { id: release.id, version: release.version_id, variant, name: release.pretty_name }
+        let get = |key: &str| release.keys.get(key).cloned().unwrap_or_default();
+        let (variant, sysext_level) = (get("VARIANT_ID"), get("SYSEXT_LEVEL"));
+        Self { id: release.id, version: release.version_id, variant, sysext_level, name: release.pretty_name }
     }
 }
 
@@ -190,6 +197,9 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let os = machine.ask("the operating system", |machine| {
         Ok(Fact { value: Os::from(machine.os_release()?), source: "os-release".to_owned() })
     });
+    let architecture = machine.ask("the architecture", |machine| {
+        Ok(Fact { value: machine.architecture()?.unwrap_or_default(), source: "the kernel".to_owned() })
+    });
     let hostname = machine.ask("the host name", |machine| {
         Ok(Fact { value: machine.hostname()?, source: "the kernel, or /etc/hostname".to_owned() })
     });
@@ -211,6 +221,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let id = |id: Option<String>, source: &str| Fact { value: id.unwrap_or_default(), source: source.to_owned() };
     Ok(Facts {
         os: os.wait()?,
+        architecture: architecture.wait()?,
         hostname: hostname.wait()?,
         machine_id: id(identity.machine_id, MACHINE_ID_PATH),
         product_uuid: id(identity.product_uuid, PRODUCT_UUID_PATH),

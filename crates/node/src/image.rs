@@ -164,7 +164,7 @@ fn check_version(bundle: &Bundle, path: &str, ask: AskVersion<'_>, report: &mut 
 
 /// The kubelet may need it, or else the way in which the configuration is written.
 fn needs_containerd_2(bundle: &Bundle) -> bool {
-    if bundle.trees.iter().any(|tree| tree.component == Component::Containerd) {
+    if bundle.brings(Component::Containerd) {
         return false;
     }
     let minor = bundle.kubernetes_version.split('.').nth(1).and_then(|minor| minor.parse::<u64>().ok());

@@ -14,6 +14,7 @@ use crate::checks;
 use crate::facts::Facts;
 use crate::gate_facts;
 use crate::refusals;
+use crate::resource::extension::{self, MERGE_DEADLINE, PlannedExtension};
 use crate::resource::file::{FILES_DEADLINE, PlannedFile};
 use crate::resource::package::PACKAGES_DEADLINE;
 use crate::resource::snap::planned_snap;
@@ -51,6 +52,7 @@ pub enum Action {
     Credential(credential::Action),
     Tree(tree::Action),
     Package(package::Action),
+    Extension(extension::Action),
     File(file::Action),
     Gate(gate::Action),
     Hook(hook::Action),
@@ -72,6 +74,7 @@ impl Action {
             Self::Credential(action) => action,
             Self::Tree(action) => action,
             Self::Package(action) => action,
+            Self::Extension(action) => action,
             Self::File(action) => action,
             Self::Gate(action) => action,
             Self::Hook(action) => action,
@@ -151,6 +154,7 @@ impl Sequence<'_> {
         let mut all_prepared = ["check-programs", "make-folders", "stage-files"].map(str::to_owned).to_vec();
         all_prepared.extend(self.unpack_trees(&checked));
         all_prepared.extend(self.fetch_packages());
+        all_prepared.extend(self.place_extensions(&checked));
         let take = keep::Action::TakeBundle { path: BUNDLE_PATH.to_owned() };
         self.add("take-bundle", &all_prepared, FILES_DEADLINE, Action::Keep(take));
         let close = gate::Action::CloseGate { path: bundle.gate.path.to_string() };
@@ -163,7 +167,7 @@ impl Sequence<'_> {
 
     /// Gives what waits for it: a host that lacks something is left as it is.
     fn check_host(&mut self, checked: &[&'static str]) -> Vec<&'static str> {
-        if self.bundle.trees.is_empty() {
+        if self.bundle.trees.is_empty() && self.bundle.extensions.is_empty() {
             return checked.to_vec();
         }
         self.add("check-host", checked, FILES_DEADLINE, Action::Check(checks::Action::CheckHost));
@@ -233,6 +237,26 @@ impl Sequence<'_> {
         unpacked
     }
 
+    /// The same for images.
+    fn place_extensions(&mut self, checked: &[&str]) -> Vec<String> {
+        let mut placed = Vec::new();
+        for extension in &self.bundle.extensions {
+            let [fetch, place] = ["fetch", "place"].map(|verb| format!("{verb}-extension-{}", extension.name));
+            let needs: Vec<&str> = checked.iter().copied().chain(["check-programs"]).collect();
+            let planned = PlannedExtension::from(extension);
+            let action = Action::Extension(extension::Action::FetchExtension { extension: planned.clone() });
+            self.add(&fetch, &needs, FETCH_DEADLINE, action);
+            let action = Action::Extension(extension::Action::PlaceExtension { extension: planned });
+            self.add(&place, &[fetch.as_str(), "keep-before"], UNPACK_DEADLINE, action);
+            placed.push(place);
+        }
+        placed
+    }
+
+    fn extensions(&self) -> Vec<PlannedExtension> {
+        self.bundle.extensions.iter().map(PlannedExtension::from).collect()
+    }
+
     fn trees(&self) -> Vec<PlannedTree> {
         self.bundle.trees.iter().map(PlannedTree::from).collect()
     }
@@ -258,11 +282,24 @@ impl Sequence<'_> {
             let verify = Action::Package(package::Action::VerifyPackages { packages });
             self.add("verify-packages", &[COMMIT_STEP], FILES_DEADLINE, verify);
         }
+        let extensions = self.extensions();
+        if !extensions.is_empty() {
+            let switch = extension::Action::SwitchExtensions { extensions: extensions.clone() };
+            self.add("switch-extensions", &before, FILES_DEADLINE, Action::Extension(switch));
+            switched.push("switch-extensions");
+        }
         self.add("remove-files", &switched, SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
+        let merged = if extensions.is_empty() { "remove-files" } else { "merge-extensions" };
+        if !extensions.is_empty() {
+            let merge = extension::Action::MergeExtensions { extensions: extensions.clone() };
+            self.add(merged, &["remove-files"], MERGE_DEADLINE, Action::Extension(merge));
+            let verify = extension::Action::VerifyExtensions { extensions };
+            self.add("verify-extensions", &[merged], UNPACK_DEADLINE, Action::Extension(verify));
+        }
         // Enabling reads unit files from the disk, where none of an earlier bundle is left; so one reload after it serves all,
         // which takes half a second.
         let enabled = unit::Action::EnableUnits { units: self.enabled_units() };
-        self.add("enable-units", &["remove-files"], RELOAD_DEADLINE, Action::Unit(enabled));
+        self.add("enable-units", &[merged], RELOAD_DEADLINE, Action::Unit(enabled));
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
         let units = self.bundle.units.iter().map(|unit| &unit.name).chain(hooks).cloned().collect();
         let reload = Action::Unit(unit::Action::ReloadUnits { units });
@@ -305,6 +342,9 @@ impl Sequence<'_> {
         }
         if self.bundle.packages.is_some() {
             way.all.push("verify-packages".to_owned());
+        }
+        if !self.bundle.extensions.is_empty() {
+            way.all.push("verify-extensions".to_owned());
         }
         way.advance(self.add_hooks(Slot::AfterFiles, &way.all));
         way.advance(self.add_starts(before_runtime, &way.ready));
@@ -371,8 +411,9 @@ impl Sequence<'_> {
             released.push(self.add_unit("release", &unit, &["open-gate"], release));
         }
         // Of a bundle that brings none, only where an earlier one did.
-        if !self.bundle.trees.is_empty() || facts.has_programs {
-            let retire = Action::Tree(tree::Action::RetireTrees { trees: self.trees() });
+        let (trees, extensions) = (self.trees(), self.extensions());
+        if !trees.is_empty() || !extensions.is_empty() || facts.has_programs {
+            let retire = Action::Tree(tree::Action::RetireTrees { trees, extensions });
             self.add("retire-trees", &released, RETIRE_DEADLINE, retire);
         }
         if self.bundle.packages.is_some() || facts.has_packages {

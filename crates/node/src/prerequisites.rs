@@ -8,20 +8,23 @@
 //! |---|---|---|
 //! | kubelet | `mount` or `umount` is missing: every volume of a pod needs them | neither `iptables` nor `nft`: only pods with a `hostPort` miss them (the plug-in `portmap` runs them); no `conntrack`: only a kube-proxy that runs without its image misses it |
 //! | containerd | the kernel has no `overlay` | |
+//! | extensions | there is no `systemd-sysext.service`; the kernel has no `overlay`, `squashfs` or `loop`; another extension of the same name | |
 //! | modules that the bundle has loaded | neither loaded, nor built in, nor among those of this kernel | |
 //! | all | no room for what is to be fetched and unpacked; a folder where a link shall be | |
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bundle::{ArtefactForm, Bundle, Component, TREES_FOLDER, Tree};
+use bundle::{ArtefactForm, Bundle, Component, EXTENSIONS_FOLDER, SYSEXT_UNIT, TREES_FOLDER, Tree};
 use engine::StepError;
 use host::disk::{Disk, DiskError, Kind, follow};
+use host::units::unit_file::{self, Found};
 
 use crate::artefacts::{STORE_FOLDER, is_in_store};
 use crate::failure::disk_error;
 use crate::resource::tree::links;
 use crate::resource::tree::whole::{Glance, glance};
+use crate::resource::{extension, host_name};
 
 /// Where units find programs, and so do the kubelet and the container runtime.
 const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
@@ -42,7 +45,12 @@ pub(crate) struct Missing {
 
 pub(crate) fn find_missing(disk: &dyn Disk, bundle: &Bundle) -> Result<Missing, StepError> {
     let failed = |error: DiskError| disk_error(&error);
-    let mut missing = Missing { reasons: links::obstacles(disk, &bundle.trees).map_err(failed)?, ..Missing::default() };
+    let mut reasons = links::obstacles(disk, &bundle.trees).map_err(failed)?;
+    reasons.extend(extension::links::obstacles(disk, &bundle.extensions).map_err(failed)?);
+    let mut missing = Missing { reasons, ..Missing::default() };
+    if !bundle.extensions.is_empty() && !has_sysext(disk).map_err(failed)? {
+        missing.reasons.push(format!("there is no {SYSEXT_UNIT}, which merges system extensions"));
+    }
     if disk.stat(Path::new(FILE_SYSTEMS)).map_err(failed)?.is_some() {
         add_programs(disk, bundle, &mut missing).map_err(failed)?;
         add_modules(disk, bundle, &mut missing).map_err(failed)?;
@@ -51,12 +59,12 @@ pub(crate) fn find_missing(disk: &dyn Disk, bundle: &Bundle) -> Result<Missing, 
     Ok(missing)
 }
 
-fn has(bundle: &Bundle, component: Component) -> bool {
-    bundle.trees.iter().any(|tree| tree.component == component)
+fn has_sysext(disk: &dyn Disk) -> Result<bool, DiskError> {
+    Ok(matches!(unit_file::find(disk, &host_name(SYSEXT_UNIT))?, Found::File { .. }))
 }
 
 fn add_programs(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Result<(), DiskError> {
-    if !has(bundle, Component::Kubelet) {
+    if !bundle.brings(Component::Kubelet) {
         return Ok(());
     }
     for program in ["mount", "umount"] {
@@ -64,14 +72,19 @@ fn add_programs(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Resu
             missing.reasons.push(format!("there is no {program}, which the kubelet runs for each volume of a pod"));
         }
     }
-    if !is_in_path(disk, "iptables")? && !is_in_path(disk, "nft")? {
+    // What is about to be installed is missed by nobody.
+    let is_coming = |name: &str| {
+        let packages = bundle.packages.iter().flat_map(|packages| &packages.packages);
+        packages.into_iter().any(|package| package.name.starts_with(name))
+    };
+    if !is_in_path(disk, "iptables")? && !is_in_path(disk, "nft")? && !is_coming("iptables") && !is_coming("nft") {
         missing.remarks.push(
             "there is neither iptables nor nft on this machine: a pod that asks for a port of the host (hostPort) does not \
              start, unless the cluster's network brings its own; services need neither, if kube-proxy runs from its image"
                 .to_owned(),
         );
     }
-    if !is_in_path(disk, "conntrack")? {
+    if !is_in_path(disk, "conntrack")? && !is_coming("conntrack") {
         missing.remarks.push(
             "there is no conntrack on this machine: a kube-proxy that runs without its image could not forget old \
              connections"
@@ -98,8 +111,16 @@ fn add_modules(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Resul
         let named = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
         wanted.extend(named.map(|name| (name.to_owned(), "which the bundle has loaded")));
     }
-    if has(bundle, Component::Containerd) {
+    if bundle.brings(Component::Containerd) {
         wanted.insert(OVERLAY.to_owned(), "which containerd keeps images with");
+    }
+    if !bundle.extensions.is_empty() {
+        let merged = [
+            (OVERLAY, "which lays extensions over /usr"),
+            ("squashfs", "which extensions are"),
+            ("loop", "which images need"),
+        ];
+        wanted.extend(merged.map(|(name, what_for)| (name.to_owned(), what_for)));
     }
     let kernel = Kernel::look(disk)?;
     for (module, what_for) in wanted {
@@ -166,6 +187,17 @@ fn add_space(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Result<
             needed.entry(device).or_insert((place, 0)).1 += bytes;
         }
     }
+    for extension in &bundle.extensions {
+        if disk.stat(Path::new(&extension.image())).map_err(failed)?.is_some() {
+            continue;
+        }
+        let size = extension.artefact.size;
+        let to_fetch = if is_in_store(disk, extension)? { 0 } else { size };
+        for (place, bytes) in [(STORE_FOLDER, to_fetch), (EXTENSIONS_FOLDER, size)] {
+            let device = device_of(disk, Path::new(place)).map_err(failed)?;
+            needed.entry(device).or_insert((place, 0)).1 += bytes;
+        }
+    }
     for (place, bytes) in needed.into_values() {
         let free = disk.free_space(Path::new(place)).map_err(failed)?;
         if let Some(free) = free.filter(|free| *free < bytes) {
@@ -178,7 +210,7 @@ fn add_space(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Result<
 
 fn unpacked(tree: &Tree) -> u64 {
     match tree.artefact.form {
-        ArtefactForm::Program => tree.artefact.size,
+        ArtefactForm::Program | ArtefactForm::Sysext => tree.artefact.size,
         ArtefactForm::TarGz => tree.artefact.size.saturating_mul(UNPACKED_AT_LEAST),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing of a bundle is ever left out silently: what cannot be done is refused before anything is written.
 
-use bundle::{BOOTSTRAP_UNIT, Bundle, Os as KnownOs, SourceKind, UNIT_FOLDER};
+use bundle::{BOOTSTRAP_UNIT, Bundle, Extension, Os as KnownOs, SourceKind, System, UNIT_FOLDER};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Os};
@@ -29,6 +29,7 @@ pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
         .into_iter()
         .flatten()
         .chain(gate.refusals)
+        .chain(extensions(bundle, facts))
         .chain(ownership::refusals(bundle, facts))
         .collect()
 }
@@ -54,6 +55,25 @@ fn runtime(bundle: &Bundle) -> Option<Refusal> {
         reason: format!("this version of nodestrap cannot install a container runtime from \"{source}\" yet"),
         advice: "say source: tree or preinstalled in the spec, render and deliver again".to_owned(),
     })
+}
+
+/// systemd would pass over such an image, unmerge what is there, and report success.
+fn extensions(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
+    let os = &facts.os.value;
+    let system = System {
+        id: &os.id,
+        sysext_level: &os.sysext_level,
+        version_id: &os.version,
+        architecture: &facts.architecture.value,
+    };
+    let refuse = |extension: &Extension| {
+        let misfit = extension.release.misfit(system)?;
+        Some(Refusal {
+            reason: format!("the system extension {} does not fit this machine: {misfit}", extension.title()),
+            advice: "publish an image that fits it, render and deliver again; what is merged now stays".to_owned(),
+        })
+    };
+    bundle.extensions.iter().filter_map(refuse).collect()
 }
 
 /// A node whose bootstrap unit cannot run would never mend a damaged gate.
@@ -113,7 +133,13 @@ mod tests {
             ("rocky", "9.3", "", None),
         ] {
             let text = |text: &str| text.to_owned();
-            let os = Os { id: text(id), version: text(version), variant: text(variant), name: String::new() };
+            let os = Os {
+                id: text(id),
+                version: text(version),
+                variant: text(variant),
+                sysext_level: String::new(),
+                name: String::new(),
+            };
             assert_eq!(known_as(&os), expected, "{id} {version} {variant}");
         }
     }

@@ -28,8 +28,8 @@ use crate::resource::package::manager::OUTPUT_FOLDER as PACKAGE_OUTPUT_FOLDER;
 use crate::resource::record::{self, BEFORE_FOLDER, RECORD_PATH, Record};
 use crate::resource::started::STARTED_PATH;
 use crate::resource::{
-    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, file, folder, gate, hook, package, snap, tree,
-    unit,
+    Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, extension, file, folder, gate, hook, package,
+    snap, tree, unit,
 };
 use crate::session::{Applied, HANG_GRACE, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER};
@@ -56,6 +56,7 @@ pub enum ResetAction {
     File(file::Undo),
     Tree(tree::Undo),
     Package(package::Undo),
+    Extension(extension::Undo),
     Gate(gate::Undo),
     Unit(unit::Undo),
     Snap(snap::Undo),
@@ -80,6 +81,7 @@ impl ResetAction {
             Self::File(undo) => undo,
             Self::Tree(undo) => undo,
             Self::Package(undo) => undo,
+            Self::Extension(undo) => undo,
             Self::Gate(undo) => undo,
             Self::Unit(undo) => undo,
             Self::Snap(undo) => undo,

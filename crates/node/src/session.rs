@@ -90,6 +90,7 @@ impl NodeHost {
             files_are_as_planned: AtomicBool::new(false),
             staged: Mutex::new(None),
             proved: Mutex::default(),
+            proved_extensions: Mutex::default(),
             starts: Mutex::new(()),
         }
     }

@@ -17,7 +17,7 @@ use crate::session::{NodeHost, Past, SessionError, prepare};
 pub struct Verification {
     pub bundle: String,
     pub plan: String,
-    /// How many files, units and components were looked at; the latter are those that the bundle brings.
+    /// How many files, units and components were looked at; the latter are the trees and extensions that the bundle brings.
     pub files: usize,
     pub units: usize,
     pub components: usize,
@@ -40,7 +40,8 @@ pub fn verify(host: &NodeHost, bundle: &Bundle, clock: &dyn Clock) -> Result<Ver
     let record = record::load_for_step(host.disk.as_ref()).map_err(failed)?;
     let left = find_obsolete(&node, &record).map_err(failed)?.subjects();
     remarks.extend(left.iter().map(|one| format!("{one} is of an earlier bundle; nodestrap apply undoes it")));
-    let (files, units, components) = (node.files.len(), bundle.units.len(), bundle.trees.len());
+    let (files, units, components) =
+        (node.files.len(), bundle.units.len(), bundle.trees.len() + bundle.extensions.len());
     let (bundle, plan) = (node.identity.bundle.to_string(), plan.digest().to_string());
     Ok(Verification { bundle, plan, files, units, components, drift, remarks })
 }

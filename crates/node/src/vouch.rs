@@ -16,7 +16,7 @@ use std::path::Path;
 
 use bundle::resource::damage::{Judgement, judge};
 use bundle::resource::file::Found;
-use bundle::{FileDigest, GATE_PATHS, Manifest, TreeDigest};
+use bundle::{ExtensionDigest, FileDigest, GATE_PATHS, Manifest, TreeDigest};
 use host::disk::{Disk, DiskError, Kind, Look, follow};
 use host::files::{self, FileError};
 use host::machine::Machine;
@@ -83,7 +83,12 @@ pub fn vouch(disk: &dyn Disk, machine: &dyn Machine, path: &str) -> Result<Verdi
         remarks.push(remark.to_owned());
         return Ok(Verdict::Open { remarks });
     };
-    for compared in [compare_files(disk, &complete.manifest)?, compare_trees(disk, &complete.manifest.trees)?] {
+    let manifest = &complete.manifest;
+    for compared in [
+        compare_files(disk, manifest)?,
+        compare_trees(disk, &manifest.trees)?,
+        compare_extensions(disk, &manifest.extensions)?,
+    ] {
         match compared {
             Compared::Damaged { file, what } => {
                 return take_away(disk, path, format!("{file}, which the kubelet needs, is damaged: {what}"));
@@ -152,6 +157,37 @@ fn compare_trees(disk: &dyn Disk, trees: &[TreeDigest]) -> Result<Compared, Disk
         for place in tree.links.keys() {
             if follow(disk, place.as_path())?.is_none() {
                 return damaged(place.to_string(), "it is missing or leads nowhere");
+            }
+        }
+    }
+    Ok(Compared::Usable { remarks })
+}
+
+/// Images by their sizes, and their programs by whether they are there: an update of the system may have made systemd pass over an
+/// image.
+fn compare_extensions(disk: &dyn Disk, extensions: &[ExtensionDigest]) -> Result<Compared, DiskError> {
+    let mut remarks = Vec::new();
+    for extension in extensions {
+        let damaged = |file: String, what: &str| Ok(Compared::Damaged { file, what: what.to_owned() });
+        match disk.stat(Path::new(&extension.image))? {
+            None => return damaged(extension.image.clone(), "it is missing"),
+            Some(stat) if stat.kind != Kind::File || stat.size != extension.size => {
+                return damaged(extension.image.clone(), "it has another size");
+            }
+            Some(_) => {}
+        }
+        let link = extension.name.link();
+        match disk.stat(Path::new(&link))?.map(|stat| stat.kind) {
+            Some(Kind::Link { target }) if target == extension.image => {}
+            Some(_) => remarks.push(format!(
+                "{link} does not lead to {}; the kubelet starts with it, and the next `nodestrap apply` puts it back",
+                extension.image
+            )),
+            None => return damaged(link, "it is missing"),
+        }
+        for program in &extension.programs {
+            if follow(disk, program.as_path())?.is_none() {
+                return damaged(program.to_string(), "it is not there: its extension is not merged");
             }
         }
     }

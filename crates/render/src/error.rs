@@ -1,6 +1,6 @@
 //! What can go wrong, each message with what to do about it.
 
-use bundle::{BundleError, Component, InvalidName, StubError};
+use bundle::{BundleError, Component, ExtensionName, InvalidName, StubError};
 
 use crate::delivery::Provider;
 
@@ -56,6 +56,10 @@ pub enum RenderError {
         "'{component}' is to come from the store, and the complete spec has no artefact of it: complete the spec anew"
     )]
     NoArtefact { component: Component },
+    #[error(
+        "the extension '{name}' is to come from the store, and the complete spec has no artefact of it: complete the spec anew"
+    )]
+    NoExtension { name: ExtensionName },
     #[error("a control plane needs certificates and keys, and the complete spec has no 'pki.folder': complete it anew")]
     NoPki,
     #[error(

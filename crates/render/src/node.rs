@@ -69,7 +69,6 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
     part.files.extend(static_pods::render_static_pods(cluster, group)?);
     let (hook_files, hooks) = extras::render_hooks(&group.hooks.value, &HookInputs::of(cluster, group))?;
     part.files.extend(hook_files);
-    let trees = trees::render_trees(node_group)?;
     let packages = match packages::render_packages(cluster, group)? {
         Some((packages, files)) => {
             part.files.extend(files);
@@ -87,8 +86,9 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
         units: part.units,
         hooks,
         runtime: runtime::describe(group)?,
-        downloads: trees::render_downloads(spec, &trees),
-        trees,
+        downloads: trees::render_downloads(spec, node_group),
+        trees: trees::render_trees(node_group)?,
+        extensions: trees::render_extensions(node_group)?,
         required_programs: required_programs(cluster, group, &identity, packages.as_ref())?,
         packages,
         gate: gate(spec, node_group, kubelet::render_arguments(&group.kubelet.flags)?)?,
@@ -189,7 +189,7 @@ fn kubelet_part(
         Identity::Exec(program) => (KUBECONFIG_FLAG, kubeconfig("kubelet", Credential::Exec(program))),
         Identity::SuperAdmin(text) => (BOOTSTRAP_KUBECONFIG_FLAG, Content::from(*text)),
     };
-    let task = match group.components.trees().next().is_some() {
+    let task = match group.components.have_artefacts() {
         true => Some(spending::Task::Programs),
         false => identity.is_spent_by_joining().then_some(spending::Task::Credentials),
     };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use bundle::{AbsolutePath, Component, File, Runtime, RuntimeSource, Start};
 use serde_json::Value;
-use spec::{CompleteGroup, ConfigTree, Host, Runtime as RuntimeName, SourceKind, WebUrl};
+use spec::{CompleteGroup, ConfigTree, Host, Os, Runtime as RuntimeName, SourceKind, WebUrl};
 
 use crate::error::RenderError;
 use crate::kubelet::{leaf_text, object};
@@ -17,6 +17,9 @@ const CONTAINERD_CONFIG_PATH: &str = "/etc/containerd/config.toml";
 const CRIO_REGISTRIES_PATH: &str = "/etc/containers/registries.conf.d/90-nodestrap.conf";
 /// Where completion leads containerd to, unless the user did.
 const MIRRORS_FOLDER: &str = "/etc/containerd/certs.d";
+/// Flatcar's own unit reads the configuration that this variable names, and not the one in `/etc`.
+const CONFIG_VARIABLE: &str = "CONTAINERD_CONFIG";
+const FLATCAR_DROP_IN: &str = "containerd.service.d/10-nodestrap-config.conf";
 /// Of containerd 2, and of containerd 1.
 const IMAGE_PLUGINS: [&str; 2] = ["io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri"];
 
@@ -45,8 +48,11 @@ pub(crate) fn render_runtime(
             part.files.push(read_at_start(public(CONTAINERD_CONFIG_PATH, render_config(&runtime.config)?)?)?);
             // These it reads for each pull.
             part.files.extend(render_hosts(&runtime.config, mirrors)?);
-            if is_tree(group) {
-                part.files.push(unit_file(own_unit, tree_unit(runtime.binary.value.as_str())?)?);
+            if is_without_unit(group) {
+                part.files.push(unit_file(own_unit, brought_unit(runtime.binary.value.as_str())?)?);
+            } else if is_preinstalled(group) && group.os.value == Os::Flatcar {
+                let service = Section::new("Service").environment(CONFIG_VARIABLE, CONTAINERD_CONFIG_PATH);
+                part.files.push(unit_file(FLATCAR_DROP_IN, UnitFile::new(vec![service]).render()?)?);
             }
         }
         RuntimeName::CriO if mirrors.is_empty() => {}
@@ -58,8 +64,10 @@ pub(crate) fn render_runtime(
     Ok(part)
 }
 
-fn is_tree(group: &CompleteGroup) -> bool {
-    group.components.is_tree(Component::Containerd)
+/// A package has a unit of its own.
+fn is_without_unit(group: &CompleteGroup) -> bool {
+    let components = &group.components;
+    components.is_tree(Component::Containerd) || components.is_extension(Component::Containerd)
 }
 
 /// Whether the runtime is there before the bootstrap begins.
@@ -70,8 +78,9 @@ pub(crate) fn is_preinstalled(group: &CompleteGroup) -> bool {
 pub(crate) fn describe(group: &CompleteGroup) -> Result<Runtime, RenderError> {
     let runtime = group.container_runtime.name.value;
     let source = match () {
-        () if is_tree(group) => RuntimeSource::Tree,
+        () if group.components.is_tree(Component::Containerd) => RuntimeSource::Tree,
         () if group.components.is_package(Component::Containerd) => RuntimeSource::Package,
+        () if group.components.is_extension(Component::Containerd) => RuntimeSource::Sysext,
         () if is_preinstalled(group) => RuntimeSource::Preinstalled,
         () => RuntimeSource::Torcx,
     };
@@ -133,8 +142,8 @@ fn render_crio_registries(mirrors: &BTreeMap<Host, Vec<WebUrl>>) -> String {
     text
 }
 
-/// A tree has no unit of its own, unlike a package.
-fn tree_unit(binary: &str) -> Result<Vec<u8>, RenderError> {
+/// Neither a tree nor an extension has a unit of its own, unlike a package.
+fn brought_unit(binary: &str) -> Result<Vec<u8>, RenderError> {
     let folder = binary.rsplit_once('/').map_or("", |(folder, _)| folder);
     let path = format!("{folder}:{UNIT_PATH}");
     let service = Section::new("Service")

@@ -1,11 +1,11 @@
 //! Programs that the bootstrap brings: which the manifest has for these nodes, who runs them, and how they are downloaded.
 
-use bundle::{Component, Downloads, Readers, S3, S3Credentials, Secret, Tree};
+use bundle::{Component, Downloads, Extension, ExtensionName, Readers, S3, S3Credentials, Secret, Tree};
 use spec::{CompleteArtefacts, CompleteCluster, CompleteNodeGroup, CompleteS3, CompleteSpec};
 
 use crate::error::RenderError;
 use crate::kubelet::KUBELET_UNIT;
-use crate::part::name;
+use crate::part::name as unit_name;
 use crate::runtime;
 
 /// Sorted by component.
@@ -19,7 +19,7 @@ pub(crate) fn render_trees(group: &CompleteNodeGroup) -> Result<Vec<Tree>, Rende
             // They are found anew by whoever runs them.
             Component::CniPlugins | Component::Crictl | Component::Kubectl => None,
         };
-        let units = reader.map(name).transpose()?.into_iter().collect();
+        let units = reader.map(unit_name).transpose()?.into_iter().collect();
         Ok(Tree {
             component,
             version: version.value.to_string(),
@@ -31,10 +31,31 @@ pub(crate) fn render_trees(group: &CompleteNodeGroup) -> Result<Vec<Tree>, Rende
     group.spec.components.trees().map(tree).collect()
 }
 
+/// Sorted by name.
+pub(crate) fn render_extensions(group: &CompleteNodeGroup) -> Result<Vec<Extension>, RenderError> {
+    let runtime = runtime::unit_name(group.spec.container_runtime.name.value);
+    let extension = |(name, version, _): (ExtensionName, &spec::Setting<spec::ComponentVersion>, Vec<Component>)| {
+        let pinned = group.pinned_extensions.get(&name).ok_or(RenderError::NoExtension { name })?;
+        let reader = match name {
+            ExtensionName::Kubernetes => KUBELET_UNIT,
+            ExtensionName::Containerd => runtime,
+        };
+        Ok(Extension {
+            name,
+            version: version.value.to_string(),
+            artefact: pinned.artefact.clone(),
+            release: pinned.release.clone(),
+            programs: pinned.programs.clone(),
+            read_by: Readers { units: [unit_name(reader)?].into(), ..Readers::default() },
+        })
+    };
+    group.spec.components.extensions().map(extension).collect()
+}
+
 /// How the node gets them; `None` if there are none.
-pub(crate) fn render_downloads(spec: &CompleteSpec, trees: &[Tree]) -> Option<Downloads> {
+pub(crate) fn render_downloads(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Option<Downloads> {
     let (artefacts, provenance) = (spec.cluster.artefacts.as_ref()?, spec.provenance.clone()?);
-    if trees.is_empty() {
+    if !group.spec.components.have_artefacts() {
         return None;
     }
     let cluster = &spec.cluster;

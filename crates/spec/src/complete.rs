@@ -1,8 +1,8 @@
 //! The documents, field by field: what a user may say (`…Spec`) and what is decided in the end (`Complete…`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bundle::{Artefact, Component, Provenance, RelativePath};
+use bundle::{Artefact, Component, ExtensionName, ExtensionRelease, Provenance, RelativePath};
 
 use crate::artefacts::{ManifestFile, S3Credentials, Serial};
 use crate::contents::PublicKeys;
@@ -45,6 +45,16 @@ pub struct CompleteNodeGroup {
     pub spec: CompleteGroup,
     /// What the verified manifest has for each component that is a tree.
     pub pinned: BTreeMap<Component, Pinned>,
+    /// What it has for each system extension.
+    pub pinned_extensions: BTreeMap<ExtensionName, PinnedExtension>,
+}
+
+/// An image for the nodes of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedExtension {
+    pub artefact: Artefact,
+    pub release: ExtensionRelease,
+    pub programs: BTreeSet<AbsolutePath>,
 }
 
 /// An artefact for the nodes of a group, and where its programs are linked from.
@@ -461,7 +471,8 @@ record!(
         architecture: Leaf<Architecture> = "architecture",
         /// The release of the kubelet, if not that of the cluster: up to three minors older, never newer.
         kubernetes_version: Leaf<KubeVersion> = "kubernetesVersion",
-        /// Where programs come from: preinstalled (the image brings them), tree (nodestrap does, from `artefacts`) or package (the package manager does).
+        /// Where programs come from: preinstalled (the image brings them), tree (nodestrap does, from `artefacts`), package (the package
+        /// manager does), or sysext (nodestrap does, from `artefacts`, as system extensions of flatcar; containerd stays the system's).
         source: Leaf<SourceKind> = "source",
         /// The programs one by one, where they differ from `source` or need another version.
         components: Nested<CompleteComponents> = "components",
@@ -521,9 +532,9 @@ record!(
     "a component",
     /// Where a program comes from, and which version.
     ComponentSpec => CompleteComponent {
-        /// preinstalled, tree or package. Default: that of the group.
+        /// preinstalled, tree, package or sysext. Default: that of the group.
         source: Maybe<SourceKind> = "source",
-        /// Of a tree or a package, there with its revision: 1.36.3-1.1. Default: what goes with kubernetesVersion.
+        /// Of a tree, an extension, or a package, there with its revision: 1.36.3-1.1. Default: what goes with kubernetesVersion.
         version: Maybe<ComponentVersion> = "version",
         /// What its package is called. Default: by the operating system.
         package: Maybe<PackageName> = "package",

@@ -52,7 +52,7 @@ pub use complete::{
     CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler,
     CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap, CompletePackages,
     CompletePki, CompleteProxy, CompleteReport, CompleteS3, CompleteSpec, CompleteStore, CompleteTectonic,
-    CompleteTrust, DeliveryDefaults, NodestrapDefaults, PackagesDefaults, Pinned, StoreDefaults,
+    CompleteTrust, DeliveryDefaults, NodestrapDefaults, PackagesDefaults, Pinned, PinnedExtension, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};

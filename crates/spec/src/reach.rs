@@ -164,7 +164,7 @@ impl Way {
         Self {
             is_control_plane: group.spec.role.value == Role::ControlPlane,
             has_mirrors: runtime.name.value != Runtime::Docker,
-            has_trees: group.spec.components.trees().next().is_some(),
+            has_trees: group.spec.components.have_artefacts(),
             sources: sources(spec, group),
         }
     }
@@ -281,7 +281,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
     let may_need_store = format != DeliveryFormat::Folder && provider != Provider::Metal;
     let size_is_known = provider == Provider::Aws && group.machines.instance_type.is_some();
     match field {
-        ["architecture"] => group.components.trees().next().is_some(),
+        ["architecture"] => group.components.have_artefacts(),
         // What is not installed comes from nowhere.
         ["packages", "repositories"] => installs_packages(group),
         ["machines", "prefixDelegation"] => size_is_known && group.max_pods.value == MaxPods::Map,
@@ -297,7 +297,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
         }
         ["containerRuntime", "cniBinaries"] => {
             cluster.networking.pod_network.value == PodNetwork::Bridge
-                || group.components.is_tree(Component::CniPlugins)
+                || group.components.is_brought(Component::CniPlugins)
         }
         ["containerRuntime", "binary"] => {
             let runs_hooks = group.hooks.value.iter().any(|hook| hook.container.is_some());

@@ -14,8 +14,9 @@ mod timestamp;
 mod verified;
 
 pub use manifest::{
-    API_VERSION, Architecture, Artefact, ArtefactName, Digest, DigestAlgorithm, Form, InvalidValue, KIND,
-    MAX_MANIFEST_BYTES, Manifest, ManifestError, NotFound, OsName, Place, ProgramPath, Role, Version,
+    API_VERSION, Architecture, Artefact, ArtefactName, Digest, DigestAlgorithm, ExtensionRelease, Form, InvalidValue,
+    KIND, MAX_MANIFEST_BYTES, Manifest, ManifestError, NotFound, OsName, Place, ProgramPath, ReleaseWord, Role,
+    Version,
 };
 pub use timestamp::{InvalidTimestamp, Timestamp};
 pub use verified::{Policy, Provenance, TrustError, Unsigned, Verified, verify_manifest};

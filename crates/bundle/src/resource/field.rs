@@ -15,7 +15,7 @@ const REQUIRED_PROGRAMS: &str = "requiredPrograms";
 const AUTHORITY: &str = "join.certificateAuthority";
 const WEBHOOK: &str = "webhook";
 /// What other families compare.
-const RESOURCES: [&str; 7] = ["files", "units", "hooks", "snap", "trees", "downloads", "packages"];
+const RESOURCES: [&str; 8] = ["files", "units", "hooks", "snap", "trees", "extensions", "downloads", "packages"];
 
 impl Family for Fields {
     fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {
@@ -78,8 +78,7 @@ fn fields(bundle: &Bundle) -> Values {
 }
 
 fn brings_kubelet(bundle: &Bundle) -> bool {
-    let is_package = bundle.packages.as_ref().is_some_and(|packages| packages.brings(Component::Kubelet));
-    is_package || bundle.trees.iter().any(|tree| tree.component == Component::Kubelet)
+    bundle.brings(Component::Kubelet)
 }
 
 fn credentials_are_spent(bundle: &Bundle) -> bool {

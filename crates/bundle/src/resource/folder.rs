@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Aspect, Difference};
 use crate::bundle::{Bundle, FOLDERS};
+use crate::extension::EXTENSION_LINKS_FOLDER;
 
 /// All that must be there, parents before what is in them. Folders of links by which systemd enables units are the node's to
 /// say.
@@ -13,7 +14,10 @@ pub fn wanted(bundle: &Bundle) -> BTreeSet<String> {
     let paths = paths.chain(bundle.trees.iter().flat_map(|tree| tree.links.keys()));
     let of_files = paths.flat_map(|path| path.folders().map(str::to_owned).collect::<Vec<_>>());
     let of_trees = bundle.trees.iter().flat_map(|tree| with_parents(&tree.home()));
-    of_files.chain(of_trees).chain(FOLDERS.iter().flat_map(|folder| with_parents(folder))).collect()
+    let extensions = bundle.extensions.iter().flat_map(|extension| {
+        with_parents(&extension.name.home()).chain(with_parents(EXTENSION_LINKS_FOLDER)).collect::<Vec<_>>()
+    });
+    of_files.chain(of_trees).chain(extensions).chain(FOLDERS.iter().flat_map(|folder| with_parents(folder))).collect()
 }
 
 /// The folder itself and those above it, without `/`.

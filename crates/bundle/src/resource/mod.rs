@@ -5,6 +5,7 @@
 
 mod consequence;
 pub mod damage;
+pub mod extension;
 pub mod field;
 pub mod file;
 pub mod folder;
@@ -35,10 +36,11 @@ pub trait Family: Sync {
 }
 
 /// In the order in which people read of them. Folders follow from files, so nothing of theirs changes by itself.
-pub const FAMILIES: [&dyn Family; 8] = [
+pub const FAMILIES: [&dyn Family; 9] = [
     &field::Fields,
     &package::PackageFamily,
     &tree::Trees,
+    &extension::Extensions,
     &file::Files,
     &gate::Gates,
     &unit::Units,
@@ -51,7 +53,7 @@ pub const FAMILIES: [&dyn Family; 8] = [
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     pub family: &'static str,
-    /// A path, a component, a unit, a snap, a hook or a field.
+    /// A path, a component, an extension, a unit, a snap, a hook or a field.
     pub subject: String,
     pub change: ChangeKind,
     /// Empty for a secret, and where only the spelling changed.

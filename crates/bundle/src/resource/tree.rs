@@ -108,7 +108,7 @@ fn change(component: Component, old: Option<&Tree>, new: Option<&Tree>, bundle: 
     })
 }
 
-fn subject(readers: &BTreeSet<UnitName>, bundle: &Bundle) -> Subject {
+pub(super) fn subject(readers: &BTreeSet<UnitName>, bundle: &Bundle) -> Subject {
     match () {
         () if readers.contains(&bundle.runtime.unit) => Subject::TreeOfRuntime,
         () if readers.contains(&bundle.join.kubelet_unit) => Subject::TreeOfKubelet,

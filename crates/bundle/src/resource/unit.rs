@@ -117,6 +117,8 @@ pub fn started_with(bundle: &Bundle, gate: &BTreeMap<String, String>, unit: &Uni
     let packages = bundle.packages.iter().flat_map(|packages| &packages.packages);
     let packages = packages.filter(|package| package.read_by.units.contains(unit));
     files.extend(packages.map(|package| (package.name.clone(), 0, package.title())));
+    let extensions = bundle.extensions.iter().filter(|extension| extension.read_by.units.contains(unit));
+    files.extend(extensions.map(|extension| (extension.image(), 0, extension.artefact.digest.to_string())));
     let gate = (*unit == bundle.join.kubelet_unit).then_some((&bundle.gate.path, gate));
     let snap = bundle.snap.as_ref().filter(|snap| snap.owns(unit));
     Digest::of(canonical(&(files, gate, snap)).as_bytes())

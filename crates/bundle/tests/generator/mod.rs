@@ -138,6 +138,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         hooks: Vec::new(),
         runtime: Runtime { name, unit: part::runtime_unit(name), source },
         trees: tree::trees(random),
+        extensions: Vec::new(),
         downloads: None,
         gate: gate(random, layout),
         join: join(random, snap.as_ref()),

@@ -38,6 +38,22 @@ fn texts<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
+fn extension() -> Extension {
+    Extension {
+        name: ExtensionName::Kubernetes,
+        version: "1.36.3".to_owned(),
+        artefact: Artefact { form: ArtefactForm::Sysext, ..tree().artefact },
+        release: ExtensionRelease {
+            id: "flatcar".to_owned(),
+            sysext_level: Some("1.0".to_owned()),
+            version_id: None,
+            architecture: Some("x86-64".to_owned()),
+        },
+        programs: [AbsolutePath::new("/usr/bin/kubelet").unwrap()].into(),
+        read_by: tree().read_by,
+    }
+}
+
 fn tree() -> Tree {
     Tree {
         component: Component::Containerd,
@@ -93,6 +109,7 @@ pub(crate) fn sample() -> Bundle {
             source: RuntimeSource::Tree,
         },
         trees: vec![tree()],
+        extensions: vec![extension()],
         downloads: Some(downloads()),
         gate: Gate {
             path: path("/etc/kubernetes/kubelet.env"),

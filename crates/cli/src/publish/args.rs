@@ -13,12 +13,15 @@ use crate::pki::args::parse_lifetime;
 pub(crate) struct PublishArguments {
     #[command(flatten)]
     pub(super) store: StoreArguments,
-    /// An artefact (repeatable): a program, or an archive (tar.gz) with programs inside.
-    #[arg(long = "add", value_name = "NAME@VERSION=FILE", required_unless_present = "bundles")]
+    /// An artefact (repeatable): a program, an archive (tar.gz) with programs inside, or the image (squashfs) of a system extension.
+    #[arg(long = "add", value_name = "NAME@VERSION=FILE", required_unless_present_any = ["bundles", "extensions"])]
     pub(super) artefacts: Vec<Addition>,
+    /// Make the image of a system extension for Flatcar, and publish it (repeatable): what lies under FOLDER/usr is in it.
+    #[arg(long = "make-sysext", value_name = "NAME@VERSION=FOLDER")]
+    pub(super) extensions: Vec<Addition>,
     /// A bundle, as `nodestrap render --format bundle` writes it (repeatable), in place of artefacts: it is stored under the name
     /// by which user data leads to it.
-    #[arg(long = "bundle", value_name = "FILE", conflicts_with_all = ["artefacts", "key", "unsigned", "out"])]
+    #[arg(long = "bundle", value_name = "FILE", conflicts_with_all = ["artefacts", "extensions", "key", "unsigned", "out"])]
     pub(super) bundles: Vec<PathBuf>,
     /// What the machines are made of, for which these artefacts are.
     #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", value_parser = parse_word::<Architecture>)]

@@ -10,6 +10,7 @@ pub struct FakeMachine {
     pub os_release: OsRelease,
     pub cpus: Option<u32>,
     pub memory_bytes: Option<u64>,
+    pub architecture: Option<String>,
 }
 
 impl Default for FakeMachine {
@@ -24,6 +25,7 @@ impl Default for FakeMachine {
             os_release: parse_os_release("ID=debian\nVERSION_ID=12\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
             cpus: Some(2),
             memory_bytes: Some(4 << 30),
+            architecture: Some("x86-64".to_owned()),
         }
     }
 }
@@ -51,5 +53,9 @@ impl Machine for FakeMachine {
 
     fn memory_bytes(&self) -> Result<Option<u64>, MachineError> {
         Ok(self.memory_bytes)
+    }
+
+    fn architecture(&self) -> Result<Option<String>, MachineError> {
+        Ok(self.architecture.clone())
     }
 }

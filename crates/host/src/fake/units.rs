@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::crash::{Crash, Verdict, crashed};
 use super::disk::{Entry, FakeDisk};
 use super::packages::FakeRepository;
+use super::sysext::{self, Merged};
 use crate::disk::{Disk as _, DiskError};
 use crate::units::unit_file::Found;
 use crate::units::{
@@ -53,6 +54,8 @@ struct State {
     repository: FakeRepository,
     /// Every command that was run, over all boots.
     commands: Vec<Vec<String>>,
+    /// What systemd-sysext has laid over `/usr`.
+    merged: Merged,
     /// What the time client of this boot says.
     clock_is_synchronised: Option<bool>,
 }
@@ -88,6 +91,14 @@ impl FakeUnits {
             state.jobs.clear();
             state.reboots = 0;
             state.clock_is_synchronised = None;
+            // The next boot begins with the image's own `/usr`, and merges if its unit is enabled.
+            let (image, unit) = (disk.uncounted(), UnitName(sysext::UNIT.to_owned()));
+            let _ = state.merged.unmerge(&image);
+            let found = find(&image, "boot", &unit).unwrap_or(Found::Absent);
+            if is_enabled(&image, &unit, &found).unwrap_or(false) && start(&mut state, &unit, &found).is_ok() {
+                let _ = state.merged.refresh(&image);
+                state.jobs.clear();
+            }
         }
         Self { disk: disk.clone(), state: Arc::new(Mutex::new(state)) }
     }
@@ -259,6 +270,17 @@ fn start(state: &mut State, unit: &UnitName, found: &Found) -> Result<Option<Job
     Ok(order)
 }
 
+fn merge(disk: &FakeDisk, state: &mut State, unit: &UnitName) -> Result<(), UnitError> {
+    match unit.0.as_str() {
+        sysext::UNIT => state.merged.refresh(disk).map_err(|source| merge_error(source.into())),
+        _ => Ok(()),
+    }
+}
+
+fn merge_error(source: Box<dyn std::error::Error + Send + Sync>) -> UnitError {
+    UnitError::Call { operation: "merge", what: sysext::UNIT.to_owned(), source }
+}
+
 /// As systemd does it before a command is run: the file is made if need be, its folder is not.
 fn speak(disk: &FakeDisk, state: &State, unit: &UnitName, found: &Found) -> Result<(), DiskError> {
     let Found::File { content, .. } = found else { return Ok(()) };
@@ -334,7 +356,7 @@ impl Units for FakeUnits {
                 let _ = disk.remove(path).and_then(|_| disk.create(path, 0o644, content));
             }
             match start(state, unit, &found)? {
-                Some(JobResult::Done) => Ok(()),
+                Some(JobResult::Done) => merge(disk, state, unit),
                 None => Err(UnitError::Deadline { operation, what: name.clone(), waited: deadline }),
                 Some(result) => failed(1, result),
             }
@@ -380,6 +402,11 @@ impl Units for FakeUnits {
         self.require_bus()
     }
 
+    fn reload_or_restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        // Whether a unit can be reloaded makes no difference here: either way it has done its work anew.
+        self.restart_and_watch(unit, deadline, &mut || {})
+    }
+
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
         let operation = "queued start";
         if !matches!(self.state(unit)?.active, ActiveState::Active | ActiveState::Activating) {
@@ -412,7 +439,10 @@ impl Units for FakeUnits {
     }
 
     fn stop_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
-        self.change("stop", &unit.0, |_, state| {
+        self.change("stop", &unit.0, |disk, state| {
+            if unit.0 == sysext::UNIT {
+                state.merged.unmerge(disk).map_err(|source| merge_error(source.into()))?;
+            }
             if let Some(loaded) = state.units.get_mut(unit) {
                 (loaded.active, loaded.result) = (ActiveState::Inactive, "success".to_owned());
             }

@@ -28,6 +28,8 @@ pub(super) trait Manager {
     ) -> zbus::Result<OwnedObjectPath>;
     fn unref_unit(&self, name: &str) -> zbus::Result<()>;
     fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    /// systemd itself knows whether a unit can be reloaded, and restarts it otherwise.
+    fn reload_or_restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
     fn reset_failed_unit(&self, name: &str) -> zbus::Result<()>;
     fn stop_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
     fn disable_unit_files(&self, files: &[&str], runtime: bool) -> zbus::Result<Vec<Change>>;

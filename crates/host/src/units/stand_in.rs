@@ -115,6 +115,10 @@ impl Units for StandInUnits {
         Ok(())
     }
 
+    fn reload_or_restart_and_wait(&self, unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+        self.record_restart("reload", unit)
+    }
+
     fn queue_start(&self, unit: &UnitName) -> Result<(), UnitError> {
         require_file(&*self.disk, "queued start", unit)?;
         if self.books()?.units.contains_key(&unit.0) { Ok(()) } else { self.record_restart("queued start", unit) }

@@ -35,6 +35,8 @@ const JOB_MODE: &str = "replace";
 const LOG_DEADLINE: Duration = Duration::from_secs(5);
 /// How long somebody who looks after a unit that is being started rests in between.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// What becomes of a unit that is asked to do its work anew.
+const RELOAD: &str = "reload";
 const SERVICE: &str = "org.freedesktop.systemd1";
 
 pub struct SystemdUnits {
@@ -111,6 +113,44 @@ impl SystemdUnits {
                 Err(name_error(operation, what, &self.address, error))
             }
         }
+    }
+
+    /// One job, waited for.
+    fn run_job(
+        &self,
+        operation: &'static str,
+        unit: &UnitName,
+        deadline: Duration,
+        look: &mut (dyn FnMut() + Send),
+    ) -> Result<(), UnitError> {
+        let (name, journals) = (unit.0.clone(), self.journals);
+        self.ask(operation, &unit.0, deadline, |bus, manager| async move {
+            let (path, id) = require_loaded(&bus, &manager, &name).await?;
+            // Listening starts before the job does. Only signals about this unit are let through: a queue full of
+            // other units' would hold up the very answer that we wait for.
+            let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
+            // systemd's own times are taken when the process runs already, and may have spoken.
+            let since = LinuxClock.monotonic();
+            let job = match operation {
+                RELOAD => manager.reload_or_restart_unit(&name, JOB_MODE).await?,
+                _ => manager.restart_unit(&name, JOB_MODE).await?,
+            };
+            let mut ended = pin!(wait_for_job(&mut removed, &job));
+            let result = loop {
+                match tokio::time::timeout(LOOK_INTERVAL, &mut ended).await {
+                    Ok(result) => break result?,
+                    Err(_) => look(),
+                }
+            };
+            match result {
+                JobResult::Done => Ok(()),
+                result => {
+                    let output = unit_log(&bus, &manager, &path, &id, journals, since).await;
+                    let detail = unit_detail(&bus, &path, &id).await;
+                    Err(Failure::Unit(UnitError::Job { operation, unit: name, result, detail, output }))
+                }
+            }
+        })
     }
 
     /// The next call connects anew. A connection notices that it is broken only while it is used.
@@ -222,24 +262,11 @@ impl Units for SystemdUnits {
         deadline: Duration,
         look: &mut (dyn FnMut() + Send),
     ) -> Result<(), UnitError> {
-        let (name, journals) = (unit.0.clone(), self.journals);
-        self.ask("restart", &unit.0, deadline, |bus, manager| async move {
-            let (path, id) = require_loaded(&bus, &manager, &name).await?;
-            // Listening starts before the job does. Only signals about this unit are let through: a queue full of
-            // other units' would hold up the very answer that we wait for.
-            let mut removed = manager.receive_job_removed_with_args(&[(2, id.as_str())]).await?;
-            // systemd's own times are taken when the process runs already, and may have spoken.
-            let since = LinuxClock.monotonic();
-            let job = manager.restart_unit(&name, JOB_MODE).await?;
-            match watch_job(&mut removed, &job, look).await? {
-                JobResult::Done => Ok(()),
-                result => {
-                    let output = unit_log(&bus, &manager, &path, &id, journals, since).await;
-                    let detail = unit_detail(&bus, &path, &id).await;
-                    Err(Failure::Unit(UnitError::Job { operation: "restart", unit: name, result, detail, output }))
-                }
-            }
-        })
+        self.run_job("restart", unit, deadline, look)
+    }
+
+    fn reload_or_restart_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        self.run_job(RELOAD, unit, deadline, &mut || {})
     }
 
     fn run_transient(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bundle::resource::file::{Found, compare};
 use bundle::resource::{Aspect, Difference};
-use bundle::{File, UnitName};
+use bundle::{File, MASK, UnitName};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, Kind, Look, Stat};
 use host::doubt;
@@ -16,7 +16,7 @@ use host::files::{self, FileWrite, Staged};
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
-use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, first_that};
+use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, extension, first_that};
 use crate::failure::{disk_error, file_error};
 use crate::reset::{RESTORE_STEP, ResetAction};
 use crate::spending;
@@ -367,8 +367,10 @@ impl Family for Files {
 
     fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
         let cni = node.bundle.pod_network.as_ref().map(|network| network.cni_config.as_str());
+        let of_extensions = extension::links::wanted(node, record)?;
         for (path, file) in &record.files {
-            let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()));
+            let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()))
+                || of_extensions.contains_key(path);
             let is_wanted =
                 is_link || node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());
             // Whoever changed it wants it; `reset` tells of it.
@@ -411,7 +413,7 @@ fn keep_one(node: &Node<'_>, record: &mut Record, path: &str, sha256: Option<&st
                 }
                 before => before,
             };
-            let new = FileRecord { before, wrote: Vec::new(), any_content: sha256.is_none() };
+            let new = FileRecord { any_content: sha256.is_none(), ..FileRecord::of_link(before) };
             record.files.entry(path.to_owned()).or_insert(new)
         }
     };
@@ -570,7 +572,7 @@ impl Undoing<'_> {
                 return Err(lost(path));
             }
         }
-        files::stage_over(disk, &writes, &record::is_our_link)
+        files::stage_over(disk, &writes, &|target| record::is_our_link(target) || target == MASK)
             .and_then(|staged| files::commit(disk, staged))
             .and_then(|()| gone.iter().try_for_each(|path| Ok(disk.remove(Path::new(path.as_str())).map(drop)?)))
             .and_then(|()| record::sync_folders(disk, self.record))

@@ -76,7 +76,9 @@ fn needed(node: &Node<'_>) -> Result<BTreeSet<String>, StepError> {
 impl Family for Folders {
     fn keep(&self, node: &Node<'_>, known: &Record, record: &mut Record) -> Result<(), StepError> {
         // Folders of what is known were looked at when that was new.
-        let sizes = |record: &Record| (record.files.len(), record.gates.len(), record.units.len(), record.trees.len());
+        let sizes = |record: &Record| {
+            (record.files.len(), record.gates.len(), record.units.len(), record.trees.len() + record.extensions.len())
+        };
         if sizes(known) == sizes(record) {
             return Ok(());
         }

@@ -166,7 +166,9 @@ impl Node<'_> {
         let trees = &self.bundle.trees;
         let currents: Vec<String> = trees.iter().map(Tree::current).collect();
         let links = trees.iter().flat_map(|tree| tree.links.keys().map(AbsolutePath::as_path));
-        let programs = currents.iter().map(Path::new).chain(links);
+        let extensions: Vec<String> =
+            self.bundle.extensions.iter().flat_map(|one| [one.image(), one.name.link()]).collect();
+        let programs = currents.iter().chain(&extensions).map(Path::new).chain(links);
         let vouched: Vec<&Path> = by_folder.into_values().chain(more).chain(programs).collect();
         files::sync_all(disk, &vouched)?;
         record::mend(disk)?;
@@ -311,7 +313,7 @@ impl Undoing<'_> {
     /// As a file, for comparison: a gate is ours whatever is in it, unless it is the one that was there before.
     pub(crate) fn gate_record(&self, path: &str) -> Option<FileRecord> {
         let before = self.record.gates.get(path)?.clone();
-        Some(FileRecord { before, wrote: Vec::new(), any_content: true })
+        Some(FileRecord { any_content: true, ..FileRecord::of_link(before) })
     }
 
     fn gate_is_ours(&self, path: &str) -> Result<bool, StepError> {

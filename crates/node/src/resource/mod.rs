@@ -4,6 +4,7 @@
 //! a line in each list of families; planning, applying, verifying, undoing and comparing are loops over them.
 
 pub(crate) mod credential;
+pub(crate) mod extension;
 pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod gate;
@@ -22,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bundle::resource::Difference;
-use bundle::{Bundle, Component, Digest, File, Snap};
+use bundle::{Bundle, Component, Digest, ExtensionName, File, Snap};
 use engine::{Clock, Condition, History, StepContext, StepError, Timestamp};
 use host::disk::Disk;
 use host::machine::MachineIdentity;
@@ -70,6 +71,8 @@ pub(crate) struct Node<'a> {
     pub(crate) staged: Mutex<Option<file::StagedFiles>>,
     /// Trees that this run has read from the disk itself, and found whole.
     pub(crate) proved: Mutex<BTreeSet<Component>>,
+    /// The same of extensions.
+    pub(crate) proved_extensions: Mutex<BTreeSet<ExtensionName>>,
     /// Held while what units were started with is written down.
     pub(crate) starts: Mutex<()>,
 }
@@ -149,10 +152,11 @@ pub(crate) trait Family: Sync {
 }
 
 /// Folders after files and gates, because they follow from them; what people look at first comes first.
-pub(crate) const FAMILIES: [&dyn Family; 9] = [
+pub(crate) const FAMILIES: [&dyn Family; 10] = [
     &gate::Gates,
     &package::PackageFamily,
     &tree::Trees,
+    &extension::Extensions,
     &file::Files,
     &unit::UnitFamily,
     &snap::SnapFamily,
@@ -179,6 +183,8 @@ pub(crate) enum UndoPhase {
     /// With them goes the configuration that they brought; ours are put back afterwards.
     RemovePackages,
     Restore,
+    /// What is linked is laid over `/usr` before anything is read or started from there.
+    Merge,
     RemoveFolders,
     Reload,
     Restart,

@@ -9,9 +9,10 @@
 //! The oldest original stays: what an earlier plan of ours wrote is not "before".
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use bundle::{PackageManager, TREES_FOLDER, UNIT_FOLDER};
+use bundle::{ExtensionName, PackageManager, SYSEXT_UNIT, TREES_FOLDER, UNIT_FOLDER};
 use engine::{Digest, StepError};
 use host::disk::{Disk, DiskError, Kind, Stat};
 use host::files::{self, FileError};
@@ -51,6 +52,12 @@ pub(crate) struct Record {
     /// Components whose programs were unpacked here.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) trees: BTreeSet<String>,
+    /// System extensions whose images were placed here.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) extensions: BTreeSet<String>,
+    /// The unit that merges them, if we had it do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sysext: Option<UnitRecord>,
     /// Packages that were installed, upgraded or held, with their dependencies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) packages: BTreeMap<String, PackageRecord>,
@@ -75,6 +82,9 @@ pub(crate) struct FileRecord {
     /// Only the node knows the content, such as that of the CNI configuration: it is ours by its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) any_content: bool,
+    /// Where links lead that we made here, or may have made: two at most. Those to programs are told by their targets alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) links: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +107,7 @@ pub(crate) enum Before {
 
 impl FileRecord {
     pub(crate) fn of_link(before: Before) -> Self {
-        Self { before, wrote: Vec::new(), any_content: false }
+        Self { before, wrote: Vec::new(), any_content: false, links: Vec::new() }
     }
 }
 
@@ -109,7 +119,12 @@ pub(crate) fn aside(path: &str) -> PathBuf {
 
 /// Whether a link leads to programs that we brought.
 pub(crate) fn is_our_link(target: &str) -> bool {
+    let is_image = |name: &ExtensionName| {
+        let file = target.strip_prefix(name.home().as_str()).and_then(|rest| rest.strip_prefix('/'));
+        file.is_some_and(|file| name.owns(file))
+    };
     target.strip_prefix(TREES_FOLDER).is_some_and(|rest| rest.starts_with('/'))
+        || ExtensionName::ALL.iter().any(is_image)
 }
 
 /// What is at a path where a link of ours shall be, as something that can be put back.
@@ -154,8 +169,11 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, packages } = undone;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, extensions, sysext, packages } =
+            undone;
         self.packages.retain(|name, _| !packages.contains_key(name));
+        self.extensions.retain(|extension| !extensions.contains(extension));
+        self.sysext = self.sysext.filter(|_| sysext.is_none());
         self.trees.retain(|tree| !trees.contains(tree));
         self.files.retain(|path, _| !files.contains_key(path));
         self.gates.retain(|path, _| !gates.contains_key(path));
@@ -175,7 +193,8 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, packages } = self;
+        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, extensions, sysext, packages } =
+            self;
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
@@ -183,7 +202,10 @@ impl Record {
         let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks);
         let names = names.chain(credentials).cloned();
         let packages = packages.keys().map(|name| format!("package {name}"));
-        names.chain(snaps).chain(trees.iter().map(|tree| format!("tree {tree}"))).chain(packages).collect()
+        let merged = sysext.iter().map(|_| SYSEXT_UNIT.to_owned());
+        let extensions = extensions.iter().map(|name| format!("extension {name}")).chain(merged);
+        let trees = trees.iter().map(|tree| format!("tree {tree}"));
+        names.chain(snaps).chain(trees).chain(extensions).chain(packages).collect()
     }
 }
 
@@ -269,8 +291,13 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
         (Before::Link { target }, Some(Stat { kind: Kind::Link { target: found }, .. }), _) if found == target => {
             Now::AsBefore
         }
+        (_, Some(Stat { kind: Kind::Link { target }, .. }), _) if file.links.contains(target) => Now::Ours,
         // It was never moved, or is back.
         (Before::Aside, Some(Stat { kind: Kind::File, .. }), _) if disk.stat(&aside(path))?.is_none() => Now::AsBefore,
+        // A power cut may keep both names of what was being moved back.
+        (Before::Aside, Some(Stat { kind: Kind::File, .. }), _) if are_alike(disk, Path::new(path), &aside(path))? => {
+            Now::Ours
+        }
         // Somebody took ours away: what was there before can only be missed.
         (Before::File { .. }, None, _) => Now::Ours,
         (Before::File { sha256, mode, uid, gid }, Some(stat), Some(found))
@@ -284,12 +311,29 @@ pub(crate) fn compare(disk: &dyn Disk, path: &str, file: &FileRecord) -> Result<
     })
 }
 
+/// Two files with the same bytes, however many.
+fn are_alike(disk: &dyn Disk, one: &Path, other: &Path) -> Result<bool, DiskError> {
+    let size = |path: &Path| Ok(disk.stat(path)?.filter(|stat| stat.kind == Kind::File).map(|stat| stat.size));
+    match (size(one)?, size(other)?) {
+        (Some(one), Some(other)) if one == other => {}
+        _ => return Ok(false),
+    }
+    let (Some(one), Some(other)) = (disk.open(one)?, disk.open(other)?) else { return Ok(false) };
+    let (one, other) = (std::io::BufReader::new(one).bytes(), std::io::BufReader::new(other).bytes());
+    // What cannot be read is like nothing.
+    Ok(one.zip(other).all(|pair| matches!(pair, (Ok(one), Ok(other)) if one == other)))
+}
+
 /// What no copy was made of is in its place again, in one step; `false`: it is lost. Not durable.
 pub(crate) fn put_back(disk: &dyn Disk, path: &str, before: &Before) -> Result<bool, FileError> {
     let aside = aside(path);
     match before {
         Before::Link { target } => files::replace_link(disk, Path::new(path), target)?,
         _ if disk.stat(&aside)?.is_none() => return Ok(false),
+        // Two names of one file: renaming one to the other would do nothing.
+        _ if are_alike(disk, Path::new(path), &aside)? => {
+            disk.remove(&aside)?;
+        }
         _ => disk.rename(&aside, Path::new(path))?,
     }
     Ok(true)

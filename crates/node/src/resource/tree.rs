@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use bundle::resource::tree::{State, compare};
-use bundle::{ArtefactForm, Component, TREES_FOLDER, Tree, TreeDigest, home};
+use bundle::{ArtefactForm, Component, ExtensionDigest, TREES_FOLDER, Tree, TreeDigest, home};
 use engine::{Condition, History, StepContext, StepError};
 use fetch::unpack::{EntryKind, Form, Limits, Listing, UnpackError, unpack};
 use host::disk::DiskError;
@@ -25,12 +25,14 @@ use host::doubt;
 use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
+use super::extension::PlannedExtension;
 use super::file::FILES_DEADLINE;
 use super::record::{RECORD_PATH, Record};
 use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified, first_that};
 use crate::artefacts::{is_in_store, obtain};
 use crate::failure::{chain, disk_error, file_error};
 use crate::reset::ResetAction;
+use retire::Programs;
 use whole::Glance;
 
 pub(crate) struct Trees;
@@ -56,7 +58,11 @@ pub enum Action {
     /// Every byte is read from the disk itself.
     VerifyTrees { trees: Vec<PlannedTree> },
     /// Older versions go, once the kubelet runs with the new ones.
-    RetireTrees { trees: Vec<PlannedTree> },
+    RetireTrees {
+        trees: Vec<PlannedTree>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        extensions: Vec<PlannedExtension>,
+    },
 }
 
 /// By its size and digest.
@@ -89,7 +95,7 @@ impl Action {
     fn trees<'n>(&self, node: &'n Node<'_>) -> Result<Vec<&'n Tree>, StepError> {
         let planned = match self {
             Self::FetchTree { tree } | Self::UnpackTree { tree } => std::slice::from_ref(tree),
-            Self::SwitchTrees { trees } | Self::VerifyTrees { trees } | Self::RetireTrees { trees } => trees,
+            Self::SwitchTrees { trees } | Self::VerifyTrees { trees } | Self::RetireTrees { trees, .. } => trees,
         };
         let find = |planned: &PlannedTree| {
             let found = node.bundle.trees.iter().find(|tree| tree.component == planned.component);
@@ -113,7 +119,7 @@ impl Deed<Node<'_>> for Action {
             Self::UnpackTree { tree } => tree.folder.clone(),
             Self::SwitchTrees { trees } => format!("to {}", titles(trees)),
             Self::VerifyTrees { trees } => format!("{}, read from the disk", titles(trees)),
-            Self::RetireTrees { trees } if trees.is_empty() => {
+            Self::RetireTrees { trees, extensions } if trees.is_empty() && extensions.is_empty() => {
                 "programs that an earlier bundle brought, once the kubelet runs without them".to_owned()
             }
             Self::RetireTrees { .. } => "older versions, once the kubelet runs with these".to_owned(),
@@ -128,7 +134,7 @@ impl Deed<Node<'_>> for Action {
                 trees,
                 |tree| {
                     let glance = whole::glance(disk, &tree.folder()).map_err(|error| disk_error(&error))?;
-                    Ok(glance != Glance::Whole && !is_in_store(disk, tree)?)
+                    Ok(glance != Glance::Whole && !is_in_store(disk, *tree)?)
                 },
                 |tree| format!("{} is not on this node yet: {} bytes", tree.title(), tree.artefact.size),
             ),
@@ -144,7 +150,7 @@ impl Deed<Node<'_>> for Action {
                 first_that(trees, unproved, |tree| format!("{} was not read from the disk yet", tree.title()))
             }
             Self::RetireTrees { .. } => {
-                let surplus = retire::find(disk, &node.tree_digests())?;
+                let surplus = retire::find(disk, &node.programs())?;
                 // While no kubelet runs nothing can be done, and once one does, a unit takes them away.
                 let is_due =
                     !surplus.is_empty() && steady::is_active(node.tools.units, &node.bundle.join.kubelet_unit)?;
@@ -208,6 +214,10 @@ fn unpack_tree(node: &Node<'_>, tree: &Tree, context: &StepContext<'_>) -> Resul
     let form = match tree.artefact.form {
         ArtefactForm::Program => Form::Program { name: tree.program_name() },
         ArtefactForm::TarGz => Form::TarGz,
+        // No bundle that can be read has such a tree.
+        ArtefactForm::Sysext => {
+            return Err(StepError::permanent(format!("{} is an image, which cannot be unpacked", tree.title())));
+        }
     };
     let unpacked = unpack(&mut object, form, into.as_ref(), &Limits::USUAL).map_err(|error| unpack_error(&error, tree));
     let unpacked = unpacked.and_then(|listing| check_programs(tree, &listing).map(|()| listing));
@@ -291,7 +301,7 @@ fn prove(node: &Node<'_>, tree: &Tree) -> Result<(), StepError> {
 fn retire_older(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
     let (units, kubelet) = (node.tools.units, &node.bundle.join.kubelet_unit);
     match steady::wait_for_kubelet(units, node.tools.clock, kubelet) {
-        Ok(()) => retire::retire(node.tools.disk, &node.tree_digests()),
+        Ok(()) => retire::retire(node.tools.disk, &node.programs()),
         Err(why) => {
             let until = "they go once it runs, at the latest by the next apply";
             context.detail(format!("older versions stay: {why}; {until}"));
@@ -309,8 +319,12 @@ impl Node<'_> {
         self.proved.lock().unwrap_or_else(PoisonError::into_inner).insert(component);
     }
 
-    pub(crate) fn tree_digests(&self) -> Vec<TreeDigest> {
-        self.bundle.trees.iter().map(TreeDigest::from).collect()
+    /// What its bundle brings.
+    pub(crate) fn programs(&self) -> Programs {
+        Programs {
+            trees: self.bundle.trees.iter().map(TreeDigest::from).collect(),
+            extensions: self.bundle.extensions.iter().map(ExtensionDigest::from).collect(),
+        }
     }
 }
 
@@ -326,7 +340,7 @@ impl Family for Trees {
         for tree in &node.bundle.trees {
             drift.extend(compare(tree, &links::find(disk, tree).map_err(|error| disk_error(&error))?));
         }
-        let surplus = retire::find(disk, &node.tree_digests())?;
+        let surplus = retire::find(disk, &node.programs())?;
         let remarks = surplus.paths.iter().map(|path| {
             format!("{} is of an earlier version; nodestrap apply removes it once the kubelet runs", path.display())
         });

@@ -173,7 +173,7 @@ impl Node<'_> {
 
     /// Those that can be enabled. A unit of the image may be started by others alone: it has no `[Install]`, and systemd would
     /// never call it enabled. One that is not there at all is for systemd to name.
-    fn installable(&self, units: &[UnitName]) -> Result<Vec<UnitName>, StepError> {
+    pub(crate) fn installable(&self, units: &[UnitName]) -> Result<Vec<UnitName>, StepError> {
         let mut installable = Vec::new();
         for unit in units {
             let found = unit_file::find(self.tools.disk, &host_name(unit)).map_err(|error| disk_error(&error))?;

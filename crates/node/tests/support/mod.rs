@@ -150,6 +150,7 @@ impl FakeNode {
         };
         let os_release: &[u8] = match bundle.node.os.as_str() {
             "al2" => b"ID=amzn\nVERSION_ID=2\nPRETTY_NAME=\"Amazon Linux 2\"\n",
+            "flatcar" => b"ID=flatcar\nVERSION_ID=4230.2.1\nSYSEXT_LEVEL=1.0\nPRETTY_NAME=Flatcar\n",
             "ubuntu" => b"ID=ubuntu\nVERSION_ID=24.04\nPRETTY_NAME=Ubuntu\n",
             _ => b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n",
         };
@@ -161,6 +162,13 @@ impl FakeNode {
             0o644,
             b"[Service]\nExecStart=/usr/bin/containerd\n[Install]\nWantedBy=multi-user.target\n",
         );
+        if bundle.node.os == bundle::Os::Flatcar {
+            put(
+                "/usr/lib/systemd/system/systemd-sysext.service",
+                0o644,
+                b"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=systemd-sysext merge\n[Install]\nWantedBy=sysinit.target\n",
+            );
+        }
         let kubelet = &bundle.join.kubelet_unit;
         let path = format!("/etc/systemd/system/{kubelet}");
         if bundle.file(&path).is_none() {

@@ -75,7 +75,7 @@ pub(crate) fn program_of(tree: &Tree, program: &RelativePath) -> Vec<u8> {
     let place = &tree.artefact.places[0];
     match tree.artefact.form {
         ArtefactForm::Program => artefact::program("a program", place),
-        ArtefactForm::TarGz => artefact::program(program, place),
+        ArtefactForm::TarGz | ArtefactForm::Sysext => artefact::program(program, place),
     }
 }
 

@@ -60,6 +60,7 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
         runtime: runtime::describe(group)?,
         // The image of these layouts brings everything.
         trees: Vec::new(),
+        extensions: Vec::new(),
         downloads: None,
         packages: None,
         gate: layout.gate,

@@ -87,8 +87,8 @@ fn check_stores(artefacts: &CompleteArtefacts, s3: Option<&Origin>, check: &Chec
     }
 }
 
-const NO_S3: &str = "for artefacts in a bucket the region is needed";
-const S3_SETTINGS: &str = "write s3: {region: …} too";
+pub(super) const NO_S3: &str = "for artefacts in a bucket the region is needed";
+pub(super) const S3_SETTINGS: &str = "write s3: {region: …} too";
 
 /// Reports in trust's own words what speaks against the manifest, each with what to do.
 pub(super) fn verify(artefacts: &CompleteArtefacts, check: &Check<'_>) -> Option<Verified> {
@@ -158,14 +158,7 @@ pub(super) fn pin(
     check: &Check<'_>,
 ) -> BTreeMap<Component, Pinned> {
     let (Some(artefacts), Some(folder)) = (&cluster.artefacts, traits.programs) else { return BTreeMap::new() };
-    let architecture = match group.architecture.value {
-        Architecture::Amd64 => trust::Architecture::Amd64,
-        Architecture::Arm64 => trust::Architecture::Arm64,
-    };
-    let role = match group.role.value {
-        Role::ControlPlane => trust::Role::ControlPlane,
-        Role::Worker => trust::Role::Worker,
-    };
+    let (architecture, role) = machine(group);
     let mut pinned = BTreeMap::new();
     for (component, version) in group.components.trees() {
         let origins = [Some(&version.origin), group.components.source_origin(component), Some(&group.source.origin)];
@@ -203,6 +196,19 @@ pub(super) fn pin(
     pinned
 }
 
+/// What artefacts are for, in the manifest's words.
+pub(super) fn machine(group: &CompleteGroup) -> (trust::Architecture, trust::Role) {
+    let architecture = match group.architecture.value {
+        Architecture::Amd64 => trust::Architecture::Amd64,
+        Architecture::Arm64 => trust::Architecture::Arm64,
+    };
+    let role = match group.role.value {
+        Role::ControlPlane => trust::Role::ControlPlane,
+        Role::Worker => trust::Role::Worker,
+    };
+    (architecture, role)
+}
+
 fn pinned_artefact(found: &Artefact, places: Vec<String>, folder: &str) -> Result<Pinned, InvalidName> {
     let link = |program: &trust::ProgramPath| {
         let place = AbsolutePath::new(format!("{folder}/{}", program.name()))?;
@@ -214,6 +220,7 @@ fn pinned_artefact(found: &Artefact, places: Vec<String>, folder: &str) -> Resul
         form: match found.form {
             Form::Program => ArtefactForm::Program,
             Form::TarGz => ArtefactForm::TarGz,
+            Form::Sysext => ArtefactForm::Sysext,
         },
         places,
     };
@@ -230,7 +237,7 @@ fn check_files(component: Component, pinned: &Pinned, group: &CompleteGroup, che
 }
 
 /// Each place in every store that has it, as often as it is another address.
-fn places(found: &Artefact, artefacts: &CompleteArtefacts) -> Vec<String> {
+pub(super) fn places(found: &Artefact, artefacts: &CompleteArtefacts) -> Vec<String> {
     let stores: Vec<&str> =
         std::iter::once(&artefacts.store.value).chain(&artefacts.mirrors.value).map(|store| store.as_str()).collect();
     let mut places: Vec<String> = Vec::new();
@@ -243,7 +250,7 @@ fn places(found: &Artefact, artefacts: &CompleteArtefacts) -> Vec<String> {
 }
 
 /// What a node runs of a component.
-fn programs(component: Component, cluster: &CompleteCluster) -> Vec<&'static str> {
+pub(super) fn programs(component: Component, cluster: &CompleteCluster) -> Vec<&'static str> {
     match component {
         Component::CniPlugins if cluster.networking.pod_network.value == PodNetwork::Bridge => {
             network::PLUGINS.to_vec()

@@ -1,6 +1,6 @@
 //! Which programs of a node the image brings, which nodestrap does, and in which version.
 
-use bundle::{Component, PackageManager};
+use bundle::{Component, ExtensionName, PackageManager};
 
 use super::os::Traits;
 use super::packages;
@@ -31,16 +31,34 @@ pub(super) fn complete_components(inputs: &Inputs<'_>, check: &Check<'_>) -> (Se
         inputs.check_source(source, &[Component::Kubelet, Component::Containerd], check);
     }
     let written = &inputs.spec.components;
-    let complete = |component, spec| inputs.complete(component, spec, &source, check);
-    let components = CompleteComponents {
-        kubelet: complete(Component::Kubelet, &written.kubelet),
-        kubectl: complete(Component::Kubectl, &written.kubectl),
-        containerd: complete(Component::Containerd, &written.containerd),
-        runc: complete(Component::Runc, &written.runc),
-        cni_plugins: complete(Component::CniPlugins, &written.cni_plugins),
-        crictl: complete(Component::Crictl, &written.crictl),
+    let of_group = derived(source.value, inputs.here("source"), "what the group says of all programs");
+    let of_containerd = inputs.default_of_containerd(&of_group);
+    let kubelet = inputs.complete(Component::Kubelet, &written.kubelet, &of_group, check);
+    let containerd = inputs.complete(Component::Containerd, &written.containerd, &of_containerd, check);
+    let follow = |component, spec, leader| {
+        let default = inputs.follow(component, leader, &of_group);
+        inputs.complete(component, spec, &default, check)
     };
+    let components = CompleteComponents {
+        kubectl: follow(Component::Kubectl, &written.kubectl, &kubelet),
+        runc: follow(Component::Runc, &written.runc, &containerd),
+        cni_plugins: follow(Component::CniPlugins, &written.cni_plugins, &kubelet),
+        crictl: follow(Component::Crictl, &written.crictl, &kubelet),
+        kubelet,
+        containerd,
+    };
+    inputs.check_companions(&components, check);
     (source, components)
+}
+
+/// In which extension a component comes, and which component decides whether there is one.
+pub(super) fn extension_of(component: Component) -> (ExtensionName, Component) {
+    match component {
+        Component::Containerd | Component::Runc => (ExtensionName::Containerd, Component::Containerd),
+        Component::CniPlugins | Component::Crictl | Component::Kubectl | Component::Kubelet => {
+            (ExtensionName::Kubernetes, Component::Kubelet)
+        }
+    }
 }
 
 impl CompleteComponents {
@@ -64,11 +82,6 @@ impl CompleteComponents {
         Component::ALL.iter().any(|component| self.is(*component, kind))
     }
 
-    /// Whether the image need not bring it.
-    pub fn is_brought(&self, component: Component) -> bool {
-        self.is_tree(component) || self.is_package(component)
-    }
-
     /// Whether a package brings it: its own, or one that another component needs.
     pub fn is_package(&self, component: Component) -> bool {
         self.is(component, SourceKind::Package)
@@ -85,6 +98,31 @@ impl CompleteComponents {
     /// Whether nodestrap brings it.
     pub fn is_tree(&self, component: Component) -> bool {
         self.is(component, SourceKind::Tree)
+    }
+
+    /// Whether nodestrap brings it in a system extension.
+    pub fn is_extension(&self, component: Component) -> bool {
+        self.is(component, SourceKind::Sysext)
+    }
+
+    /// Whether the image need not bring it.
+    pub fn is_brought(&self, component: Component) -> bool {
+        self.is_tree(component) || self.is_package(component) || self.is_extension(component)
+    }
+
+    /// Whether any program comes from the artefacts, as a tree or in an extension.
+    pub fn have_artefacts(&self) -> bool {
+        Component::ALL.iter().any(|component| self.is_tree(*component) || self.is_extension(*component))
+    }
+
+    /// Extensions that nodestrap brings, in the order of a bundle, each with its version and the components in it.
+    pub fn extensions(&self) -> impl Iterator<Item = (ExtensionName, &Setting<ComponentVersion>, Vec<Component>)> {
+        ExtensionName::ALL.iter().filter_map(|name| {
+            let is_in = |component: &Component| extension_of(*component).0 == *name && self.is_extension(*component);
+            let components: Vec<Component> = Component::ALL.iter().copied().filter(is_in).collect();
+            let leader = components.first().map(|component| extension_of(*component).1)?;
+            Some((*name, self.get(leader).version.as_ref()?, components))
+        })
     }
 
     /// What nodestrap brings, in the order of a bundle, each with its version.
@@ -104,11 +142,63 @@ impl Inputs<'_> {
         vec![format!("nodeGroups.{}.{field}", self.group)]
     }
 
+    /// Flatcar's own containerd is an extension that goes with the system: it stays, unless somebody wants another.
+    fn default_of_containerd(&self, of_group: &Setting<SourceKind>) -> Setting<SourceKind> {
+        match of_group.value {
+            SourceKind::Sysext => derived(
+                SourceKind::Preinstalled,
+                self.here("source"),
+                "the system brings a containerd that goes with it; components.containerd.source: sysext brings another",
+            ),
+            _ => of_group.clone(),
+        }
+    }
+
+    /// What comes in an extension comes with the program that it is named after.
+    fn follow(
+        &self,
+        component: Component,
+        leader: &CompleteComponent,
+        of_group: &Setting<SourceKind>,
+    ) -> Setting<SourceKind> {
+        let sources = [leader.source.as_ref(), Some(of_group)];
+        match &leader.source {
+            Some(source) if sources.iter().flatten().any(|source| source.value == SourceKind::Sysext) => {
+                let leader = extension_of(component).1;
+                derived(source.value, self.here(&format!("components.{leader}.source")), "they come together")
+            }
+            _ => of_group.clone(),
+        }
+    }
+
+    /// An extension is one image: its parts cannot come without it.
+    fn check_companions(&self, components: &CompleteComponents, check: &Check<'_>) {
+        for component in Component::ALL {
+            let (name, leader) = extension_of(*component);
+            let Some(source) = &components.get(*component).source else { continue };
+            let is_written = matches!(source.origin, Origin::User(_));
+            if is_written && source.value == SourceKind::Sysext && !components.is_extension(leader) {
+                check.report(
+                    Some(&source.origin),
+                    format!("{component} comes in the extension {name}, and {leader} does not come from there"),
+                    format!("write components: {{{leader}: {{source: sysext}}}} too"),
+                );
+            }
+            if *component == Component::Runc && source.value != SourceKind::Sysext && components.is_extension(leader) {
+                check.report(
+                    Some(&source.origin),
+                    "runc comes with containerd in its extension".to_owned(),
+                    "leave out the source of runc",
+                );
+            }
+        }
+    }
+
     fn complete(
         &self,
         component: Component,
         spec: &ComponentSpec,
-        of_group: &Setting<SourceKind>,
+        default: &Setting<SourceKind>,
         check: &Check<'_>,
     ) -> CompleteComponent {
         let written = [
@@ -129,12 +219,9 @@ impl Inputs<'_> {
         if let Some(source) = &spec.source {
             self.check_source(source, &[component], check);
         }
-        let source = spec
-            .source
-            .clone()
-            .unwrap_or_else(|| derived(of_group.value, self.here("source"), "what the group says of all programs"));
+        let source = spec.source.clone().unwrap_or_else(|| default.clone());
         if source.value == SourceKind::Package {
-            return self.complete_package(component, spec, source, of_group, check);
+            return self.complete_package(component, spec, source, check);
         }
         if let Some(package) = &spec.package {
             let message = format!("{component} is no package: its source is {}", source.value);
@@ -149,6 +236,20 @@ impl Inputs<'_> {
                 Some(version.clone())
             }
             (SourceKind::Tree, None) => Some(self.default_version(component)),
+            (SourceKind::Sysext, version) if extension_of(component).1 == component => match version {
+                Some(version) => {
+                    self.check_version(component, version, check);
+                    Some(version.clone())
+                }
+                None => Some(self.default_version(component)),
+            },
+            (SourceKind::Sysext, Some(version)) => {
+                let (name, leader) = extension_of(component);
+                let message = format!("{component} comes in the extension {name}, whichever version that has");
+                let advice = format!("leave out the version; that of {leader} is the version of the extension");
+                check.report(Some(&version.origin), message, advice);
+                None
+            }
             (_, Some(version)) => {
                 // How a containerd of the image is configured hangs on its version; of others nothing does.
                 if component != Component::Containerd {
@@ -168,7 +269,6 @@ impl Inputs<'_> {
         component: Component,
         spec: &ComponentSpec,
         source: Setting<SourceKind>,
-        of_group: &Setting<SourceKind>,
         check: &Check<'_>,
     ) -> CompleteComponent {
         let is_asked_for = spec.version.is_some() || spec.package.is_some();
@@ -183,7 +283,11 @@ impl Inputs<'_> {
             }
             (None, Component::Kubelet | Component::Kubectl) => Some(self.first_build(manager)),
             (None, Component::Containerd) => {
-                let origin = packages::user([Some(&source.origin), Some(&of_group.origin), None]);
+                let origin = packages::user([
+                    Some(&source.origin),
+                    self.spec.source.as_ref().map(|source| &source.origin),
+                    None,
+                ]);
                 let (message, advice) = match manager {
                     PackageManager::Apt => (NO_CONTAINERD, "apt-cache madison containerd"),
                     PackageManager::Dnf => (NO_CONTAINERD, "dnf list --showduplicates containerd.io"),
@@ -267,10 +371,7 @@ impl Inputs<'_> {
         let refuse = |message: String, advice: &str| check.report(Some(&source.origin), message, advice);
         match source.value {
             SourceKind::Preinstalled => {}
-            SourceKind::Sysext => refuse(
-                format!("the source {} is not there yet", source.value),
-                "write preinstalled (the image brings the programs) or tree (nodestrap brings them)",
-            ),
+            SourceKind::Sysext => self.check_sysext(source, check),
             SourceKind::Package if layout != Layout::Nodestrap => refuse(
                 format!("nodes of the layout {layout} have their programs from their image"),
                 "write preinstalled, or leave out the layout",
@@ -280,10 +381,6 @@ impl Inputs<'_> {
                     "{os} has no package manager that nodestrap knows: apt is debian's and ubuntu's, dnf rhel's and al2023's"
                 ),
                 "write preinstalled or tree, or use another system",
-            ),
-            SourceKind::Package if PackageManager::of(os) == Some(PackageManager::Dnf) => refuse(
-                format!("packages of {os} are not there yet: nodestrap installs them by apt only"),
-                "write preinstalled or tree",
             ),
             SourceKind::Package if of.contains(&Component::Containerd) && self.runtime != Runtime::Containerd => {
                 refuse(
@@ -320,6 +417,39 @@ impl Inputs<'_> {
 const NOTHING: CompleteComponent = CompleteComponent { source: None, version: None, package: None };
 const NO_CONTAINERD: &str =
     "which version of containerd is installed has to be said: repositories differ in what they have";
+
+impl Inputs<'_> {
+    fn check_sysext(&self, source: &Setting<SourceKind>, check: &Check<'_>) {
+        let (layout, os) = (self.cluster.layout.value, self.os.value);
+        let refuse = |message: String, advice: &str| check.report(Some(&source.origin), message, advice);
+        match os {
+            _ if layout != Layout::Nodestrap => refuse(
+                format!("nodes of the layout {layout} have their programs from their image"),
+                "write preinstalled, or leave out the layout",
+            ),
+            Os::ContainerLinux => {
+                refuse(format!("{os} has no systemd that knows system extensions"), "write preinstalled");
+            }
+            Os::Rhcos => {
+                refuse(format!("what extends {os} is decided by its cluster, not by its nodes"), "write preinstalled");
+            }
+            Os::Debian | Os::Ubuntu | Os::Al2 | Os::Al2023 | Os::Rhel => refuse(
+                format!("/usr is writable on {os}, and a system extension would make it read-only"),
+                "write tree or package",
+            ),
+            Os::Flatcar if self.runtime != Runtime::Containerd => refuse(
+                format!("the source sysext is for nodes that run containerd, and these run {}", self.runtime),
+                "write containerRuntime: {name: containerd}",
+            ),
+            Os::Flatcar if self.cluster.artefacts.is_none() => refuse(
+                "the source sysext needs artefacts: the Cluster does not say where they are".to_owned(),
+                "write artefacts: {store: https://…, manifest: {file: manifest.json}, keyrings: [{file: keys.asc}]} there",
+            ),
+            Os::Flatcar => {}
+        }
+    }
+}
+
 const GOES_WITH: &str = "what goes with this release of Kubernetes";
 
 /// Where a program is that a tree brings; else `in_image`. Only one place is linked.
@@ -331,6 +461,11 @@ pub(super) fn complete_binary(
     in_image: impl FnOnce() -> Setting<AbsolutePath>,
     check: &Check<'_>,
 ) -> Setting<AbsolutePath> {
+    if components.is_extension(component) {
+        let source = inputs.here(&format!("components.{component}.source"));
+        let path = format!("/usr/bin/{component}");
+        return written.clone().unwrap_or_else(|| derived(ours::<AbsolutePath>(&path), source, "in its extension"));
+    }
     let Some(folder) = inputs.traits.programs.filter(|_| components.is_tree(component)) else {
         return written.clone().unwrap_or_else(in_image);
     };

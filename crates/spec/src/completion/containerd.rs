@@ -59,11 +59,18 @@ impl Places {
         ["plugins", self.runtime, "cni", name]
     }
 
-    fn folders(&self, folder: &str) -> Value {
-        if self.cni_binaries == "bin_dirs" { json!([folder]) } else { json!(folder) }
+    /// Networks of clusters bring plug-ins of their own, which cannot go into an extension.
+    fn folders(&self, folder: &str, plugins_in_extension: bool) -> Value {
+        match self.cni_binaries {
+            "bin_dirs" if plugins_in_extension => json!([folder, ADDED_PLUGINS]),
+            "bin_dirs" => json!([folder]),
+            _ => json!(folder),
+        }
     }
 }
 
+/// Where the pods of a cluster's network put plug-ins.
+const ADDED_PLUGINS: &str = "/opt/cni/bin";
 const CNI_CONFIGURATION: &str = "/etc/cni/net.d";
 
 pub(super) struct Inputs<'a> {
@@ -77,6 +84,8 @@ pub(super) struct Inputs<'a> {
     pub(super) kubelet: &'a CompleteKubelet,
     pub(super) sandbox_image: &'a Setting<Image>,
     pub(super) cni_binaries: &'a Setting<AbsolutePath>,
+    /// Nothing can be added to their folder.
+    pub(super) plugins_in_extension: bool,
     pub(super) hooks: &'a [Hook],
 }
 
@@ -137,7 +146,7 @@ fn ours(inputs: &Inputs<'_>, places: &Places, systemd: bool) -> ConfigTree {
     set(
         &places.cni(places.cni_binaries),
         derived(
-            places.folders(inputs.cni_binaries.value.as_str()),
+            places.folders(inputs.cni_binaries.value.as_str(), inputs.plugins_in_extension),
             here("containerRuntime.cniBinaries"),
             "where the plug-ins are",
         ),

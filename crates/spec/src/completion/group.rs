@@ -430,8 +430,14 @@ fn complete_runtime(
             None => default(ours(image), "the pause image, pinned so that garbage collection never removes it"),
         }
     });
-    let cni_binaries =
-        or_default(&runtime.cni_binaries, || ours("/opt/cni/bin"), "where the packages of the CNI plug-ins put them");
+    let cni_binaries = match &runtime.cni_binaries {
+        None if components.is_extension(bundle::Component::CniPlugins) => derived(
+            ours(CNI_OF_EXTENSION),
+            vec![format!("nodeGroups.{group}.components.cniPlugins.source")],
+            "in the extension of the kubelet",
+        ),
+        written => or_default(written, || ours("/opt/cni/bin"), "where the packages of the CNI plug-ins put them"),
+    };
     let in_image = || {
         let (path, rule) = match name.value {
             Runtime::Containerd => ("/usr/bin/containerd", "where the packages of containerd put it"),
@@ -453,12 +459,16 @@ fn complete_runtime(
             kubernetes_minor: version.minor,
             sandbox_image: &sandbox_image,
             cni_binaries: &cni_binaries,
+            plugins_in_extension: components.is_extension(bundle::Component::CniPlugins),
             hooks,
         },
         check,
     );
     CompleteContainerRuntime { name, binary, sandbox_image, cni_binaries, config }
 }
+
+/// An extension has nothing outside `/usr`.
+const CNI_OF_EXTENSION: &str = "/usr/libexec/cni";
 
 /// Kubelets lost their client of docker.
 const FIRST_WITHOUT_DOCKER: KubeVersion = KubeVersion { major: 1, minor: 24, patch: 0 };

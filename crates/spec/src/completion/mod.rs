@@ -7,6 +7,7 @@ mod components;
 mod containerd;
 mod control_plane;
 mod delivery;
+mod extensions;
 mod group;
 mod kubelet;
 mod lists;
@@ -67,7 +68,13 @@ fn complete_with(spec: &Spec, pki_check: PkiCheck) -> Result<CompleteSpec, Vec<M
             let group = group::complete_group(name, group, &cluster, &check);
             let traits = os::traits(group.os.value);
             let pinned = verified.as_ref().map(|verified| artefacts::pin(&group, &cluster, &traits, verified, &check));
-            CompleteNodeGroup { name: name.clone(), spec: group, pinned: pinned.unwrap_or_default() }
+            let extensions = verified.as_ref().map(|verified| extensions::pin(&group, &cluster, verified, &check));
+            CompleteNodeGroup {
+                name: name.clone(),
+                spec: group,
+                pinned: pinned.unwrap_or_default(),
+                pinned_extensions: extensions.unwrap_or_default(),
+            }
         })
         .collect();
     let provenance = verified.as_ref().map(artefacts::provenance);

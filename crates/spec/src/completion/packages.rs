@@ -61,11 +61,6 @@ fn prerequisites(inputs: &Inputs<'_>, manager: Option<PackageManager>, check: &C
             check.report(Some(&written.origin), message, "remove prerequisites: the image must bring what is needed");
             written.clone()
         }
-        (Some(written), Some(PackageManager::Dnf)) if !packages && !written.value.is_empty() => {
-            let message = format!("packages of {} are not there yet: nodestrap installs them by apt only", os.value);
-            check.report(Some(&written.origin), message, "remove prerequisites: the image must bring what is needed");
-            written.clone()
-        }
         (Some(written), _) if !packages && !trees && !written.value.is_empty() => {
             check.report(
                 Some(&written.origin),
@@ -76,7 +71,6 @@ fn prerequisites(inputs: &Inputs<'_>, manager: Option<PackageManager>, check: &C
         }
         (Some(written), _) => written.clone(),
         (None, None) => nothing(),
-        (None, Some(PackageManager::Dnf)) => nothing(),
         (None, Some(_)) if !packages && !trees => nothing(),
         (None, Some(manager)) => of_cluster().unwrap_or_else(|| match packages {
             true => usual(inputs.group, manager),

@@ -26,10 +26,19 @@ fn check_artefact(artefact: &Artefact) -> Result<(), &'static str> {
         _ if artefact.size == 0 => Err("has the size 0"),
         _ if artefact.places.is_empty() => Err("has no place where it can be had"),
         (_, []) => Err("names no program"),
+        (Form::Sysext, _) if artefact.extension.is_none() => Err("is a system extension without its 'extension'"),
+        (Form::Program | Form::TarGz, _) if artefact.extension.is_some() => {
+            Err("has an 'extension', but is no system extension")
+        }
         (Form::Program, [program]) if program.as_str() == program.name() => Ok(()),
         (Form::Program, _) => Err("is one program, so that 'programs' must have its name alone"),
-        (Form::TarGz, all) if !all.iter().all(|program| programs.insert(program)) => Err("names a program twice"),
-        (Form::TarGz, _) => Ok(()),
+        (Form::TarGz | Form::Sysext, all) if !all.iter().all(|program| programs.insert(program)) => {
+            Err("names a program twice")
+        }
+        (Form::Sysext, all) if !all.iter().all(|program| program.as_str().starts_with("usr/")) => {
+            Err("has a program outside usr/")
+        }
+        (Form::TarGz | Form::Sysext, _) => Ok(()),
     }
 }
 
@@ -58,8 +67,9 @@ fn check_overlaps(sorted: &[Artefact]) -> Result<(), ManifestError> {
     let alike =
         |a: &Artefact, b: &Artefact| (&a.name, &a.version, a.architecture) == (&b.name, &b.version, b.architecture);
     for group in sorted.chunk_by(alike) {
-        let (mut worker, mut control_plane) = (Taken::default(), Taken::default());
+        let mut taken = <[(Taken<'_>, Taken<'_>); 2]>::default();
         for artefact in group {
+            let (worker, control_plane) = &mut taken[usize::from(artefact.is_image())];
             let is_for = |role: Role| artefact.role.is_none_or(|only| only == role);
             let free_for_workers = !is_for(Role::Worker) || worker.take(&artefact.os);
             let free_for_control_planes = !is_for(Role::ControlPlane) || control_plane.take(&artefact.os);

@@ -48,7 +48,7 @@ fn but(words: &str, there: &[String]) -> String {
 }
 
 impl Manifest {
-    /// The artefact for such a node: there is one at most.
+    /// The artefact for such a node that is unpacked there: there is one at most.
     pub fn find(
         &self,
         name: &str,
@@ -57,34 +57,56 @@ impl Manifest {
         architecture: Architecture,
         role: Role,
     ) -> Result<&Artefact, NotFound> {
-        let (name_of, version_of) = (name.to_owned(), version.to_owned());
-        let all: Vec<&Artefact> = self.artefacts().iter().collect();
-        let named = those(&all, |artefact| artefact.name.as_str() == name);
-        if named.is_empty() {
-            return Err(NotFound::Name { name: name_of, there: each(&all, |of| vec![of.name.to_string()]) });
-        }
-        let versions = those(&named, |artefact| artefact.version.as_str() == version);
-        if versions.is_empty() {
-            let there = each(&named, |of| vec![of.version.to_string()]);
-            return Err(NotFound::Version { name: name_of, version: version_of, there });
-        }
-        let compiled = those(&versions, |artefact| artefact.architecture == architecture);
-        if compiled.is_empty() {
-            let there = each(&versions, |of| vec![of.architecture.to_string()]);
-            return Err(NotFound::Architecture { name: name_of, version: version_of, architecture, there });
-        }
-        let fitting = those(&compiled, |artefact| artefact.is_for_os(os));
-        if fitting.is_empty() {
-            let there = each(&compiled, |of| of.os.iter().map(ToString::to_string).collect());
-            return Err(NotFound::Os { name: name_of, version: version_of, architecture, os: os.to_owned(), there });
-        }
-        fitting.iter().copied().find(|artefact| artefact.role.is_none_or(|made_for| made_for == role)).ok_or_else(
-            || {
-                let there = each(&fitting, |of| of.role.iter().map(ToString::to_string).collect());
-                NotFound::Role { name: name_of, version: version_of, architecture, os: os.to_owned(), role, there }
-            },
-        )
+        let all: Vec<&Artefact> = self.artefacts().iter().filter(|artefact| !artefact.is_image()).collect();
+        find_among(&all, name, version, os, architecture, role)
     }
+
+    /// The system extension for such a node: there is one at most.
+    pub fn find_extension(
+        &self,
+        name: &str,
+        version: &str,
+        os: &str,
+        architecture: Architecture,
+        role: Role,
+    ) -> Result<&Artefact, NotFound> {
+        let all: Vec<&Artefact> = self.artefacts().iter().filter(|artefact| artefact.is_image()).collect();
+        find_among(&all, name, version, os, architecture, role)
+    }
+}
+
+fn find_among<'a>(
+    all: &[&'a Artefact],
+    name: &str,
+    version: &str,
+    os: &str,
+    architecture: Architecture,
+    role: Role,
+) -> Result<&'a Artefact, NotFound> {
+    let (name_of, version_of) = (name.to_owned(), version.to_owned());
+    let named = those(all, |artefact| artefact.name.as_str() == name);
+    if named.is_empty() {
+        return Err(NotFound::Name { name: name_of, there: each(all, |of| vec![of.name.to_string()]) });
+    }
+    let versions = those(&named, |artefact| artefact.version.as_str() == version);
+    if versions.is_empty() {
+        let there = each(&named, |of| vec![of.version.to_string()]);
+        return Err(NotFound::Version { name: name_of, version: version_of, there });
+    }
+    let compiled = those(&versions, |artefact| artefact.architecture == architecture);
+    if compiled.is_empty() {
+        let there = each(&versions, |of| vec![of.architecture.to_string()]);
+        return Err(NotFound::Architecture { name: name_of, version: version_of, architecture, there });
+    }
+    let fitting = those(&compiled, |artefact| artefact.is_for_os(os));
+    if fitting.is_empty() {
+        let there = each(&compiled, |of| of.os.iter().map(ToString::to_string).collect());
+        return Err(NotFound::Os { name: name_of, version: version_of, architecture, os: os.to_owned(), there });
+    }
+    fitting.iter().copied().find(|artefact| artefact.role.is_none_or(|made_for| made_for == role)).ok_or_else(|| {
+        let there = each(&fitting, |of| of.role.iter().map(ToString::to_string).collect());
+        NotFound::Role { name: name_of, version: version_of, architecture, os: os.to_owned(), role, there }
+    })
 }
 
 impl Artefact {

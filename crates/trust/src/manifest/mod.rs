@@ -16,7 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use error::ManifestError;
 pub use find::NotFound;
 pub use values::{
-    Architecture, ArtefactName, Digest, DigestAlgorithm, Form, InvalidValue, OsName, Place, ProgramPath, Role, Version,
+    Architecture, ArtefactName, Digest, DigestAlgorithm, Form, InvalidValue, OsName, Place, ProgramPath, ReleaseWord,
+    Role, Version,
 };
 
 use crate::timestamp::Timestamp;
@@ -51,10 +52,29 @@ pub struct Artefact {
     pub form: Form,
     pub size: u64,
     pub digest: Digest,
+    /// Of a system extension: which systems take it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_extension")]
+    pub extension: Option<ExtensionRelease>,
     /// The executables within the archive, or the name of the one that the artefact is.
     pub programs: Vec<ProgramPath>,
     /// To be tried in this order.
     pub places: Vec<Place>,
+}
+
+/// What the `extension-release` of an image says. systemd compares it with the system's own release, and silently passes over an
+/// image that does not fit: so it is signed with the rest, and compared before anything is fetched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ExtensionRelease {
+    /// `flatcar`; `_any` fits all.
+    pub id: ReleaseWord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sysext_level: Option<ReleaseWord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_id: Option<ReleaseWord>,
+    /// As systemd calls it: `x86-64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<ReleaseWord>,
 }
 
 /// How a manifest is written, field by field in this order.
@@ -143,6 +163,13 @@ impl Manifest {
     }
 }
 
+impl Artefact {
+    /// Images are looked for by those who want images: one of a name and version may be there in both forms.
+    pub fn is_image(&self) -> bool {
+        self.form == Form::Sysext
+    }
+}
+
 /// As messages call it: `kubelet 1.34.2 (amd64, debian, worker)`.
 impl fmt::Display for Artefact {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -184,4 +211,10 @@ fn read_role<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Role>,
     let role = Option::<Role>::deserialize(deserializer)?;
     let nothing = || D::Error::custom("'role' is null: leave it out if the artefact is for any role");
     role.map(Some).ok_or_else(nothing)
+}
+
+fn read_extension<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ExtensionRelease>, D::Error> {
+    let release = Option::<ExtensionRelease>::deserialize(deserializer)?;
+    let nothing = || D::Error::custom("'extension' is null: leave it out if the artefact is no extension");
+    release.map(Some).ok_or_else(nothing)
 }

@@ -12,6 +12,7 @@ fn artefact(name: &str, version: &str) -> Artefact {
         form: Form::Program,
         size: 1,
         digest: Digest::new(format!("sha256:{}", "0".repeat(64))).unwrap(),
+        extension: None,
         programs: vec![ProgramPath::new(name).unwrap()],
         places: vec![Place::new(format!("{name}/{version}/{name}")).unwrap()],
     }
@@ -155,6 +156,60 @@ fn an_artefact_must_make_sense() {
     let mut twice = artefact("a", "1");
     (twice.form, twice.programs) = (Form::TarGz, vec![ProgramPath::new("bin/a").unwrap(); 2]);
     assert!(manifest(vec![twice]).unwrap_err().to_string().contains("a 1 (amd64) names a program twice"));
+}
+
+fn extension(name: &str, version: &str) -> Artefact {
+    let word = |text: &str| Some(ReleaseWord::new(text).unwrap());
+    let release = ExtensionRelease {
+        id: ReleaseWord::new("flatcar").unwrap(),
+        sysext_level: word("1.0"),
+        version_id: None,
+        architecture: word("x86-64"),
+    };
+    Artefact {
+        form: Form::Sysext,
+        extension: Some(release),
+        programs: vec![ProgramPath::new(format!("usr/bin/{name}")).unwrap()],
+        ..artefact(name, version)
+    }
+}
+
+#[test]
+fn an_extension_says_which_systems_take_it_and_keeps_to_usr() {
+    let written = json_of(vec![extension("kubernetes", "1.36.3")]);
+    let expected = json!({"id": "flatcar", "sysextLevel": "1.0", "architecture": "x86-64"});
+    assert_eq!(
+        (&written["artefacts"][0]["form"], &written["artefacts"][0]["extension"]),
+        (&json!("sysext"), &expected)
+    );
+    let read = Manifest::parse(written.to_string().as_bytes()).unwrap();
+    assert_eq!(read.artefacts(), [extension("kubernetes", "1.36.3")]);
+
+    let of_any = Artefact { extension: extension("a", "1").extension, ..artefact("a", "1") };
+    let nameless = Artefact { extension: None, ..extension("a", "1") };
+    let outside = Artefact { programs: vec![ProgramPath::new("opt/bin/a").unwrap()], ..extension("a", "1") };
+    for (wrong, why) in [(of_any, "is no system extension"), (nameless, "without its"), (outside, "outside usr/")] {
+        assert!(manifest(vec![wrong]).unwrap_err().to_string().contains(why), "{why}");
+    }
+    assert!(ReleaseWord::new("_any").is_ok() && ReleaseWord::new("__").is_err() && ReleaseWord::new("a b").is_err());
+    let mut document = written;
+    document["artefacts"][0]["extension"] = json!(null);
+    let error = Manifest::parse(document.to_string().as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("'extension' is null"), "{error}");
+}
+
+#[test]
+fn an_archive_and_an_extension_of_one_name_are_for_different_wishes() {
+    let (archive, image) = (artefact("containerd", "2.4.2"), extension("containerd", "2.4.2"));
+    let both = manifest(vec![archive.clone(), image.clone()]).unwrap();
+    let (amd64, worker) = (Architecture::Amd64, Role::Worker);
+    assert_eq!(both.find("containerd", "2.4.2", "flatcar", amd64, worker), Ok(&archive));
+    assert_eq!(both.find_extension("containerd", "2.4.2", "flatcar", amd64, worker), Ok(&image));
+    let error = manifest(vec![image.clone(), Artefact { os: os(&["flatcar"]), ..image }]).unwrap_err();
+    assert!(matches!(error, ManifestError::Overlap { .. }), "{error}");
+    let alone = manifest(vec![archive]).unwrap();
+    let missing = alone.find_extension("containerd", "2.4.2", "flatcar", amd64, worker).unwrap_err().to_string();
+    assert!(missing.contains("no artefact 'containerd'"), "{missing}");
 }
 
 #[test]

@@ -113,6 +113,13 @@ value!(
     check_place
 );
 
+value!(
+    /// What an extension says about the systems that it fits: `flatcar`, `1.0`, `x86-64`.
+    ReleaseWord,
+    "the word of an extension-release",
+    check_release_word
+);
+
 /// Words that are known when nodestrap is built.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -172,6 +179,8 @@ words!(
         /// The executable itself.
         Program = "program",
         TarGz = "tar.gz",
+        /// An image of a system extension.
+        Sysext = "sysext",
     }
 );
 words!(
@@ -190,6 +199,13 @@ fn check_name(text: &str) -> Result<(), &'static str> {
 fn check_version(text: &str) -> Result<(), &'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+' | b'~');
     check_word(text, allowed, "has something else than letters, digits, '.', '_', '-', '+' and '~'")
+}
+
+/// As in os-release; `_any` is one, too.
+fn check_release_word(text: &str) -> Result<(), &'static str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+' | b'~');
+    let rest = text.strip_prefix('_').unwrap_or(text);
+    check_word(rest, allowed, "has something else than letters, digits, '.', '_', '-', '+' and '~'")
 }
 
 /// It must be safe as part of a path and of an option of a program.

@@ -24,7 +24,7 @@ fn kind_of(disk: &dyn Disk, path: &str) -> Result<Option<Kind>, DiskError> {
 }
 
 /// Where a link leads to; `None` if there is no link.
-pub(super) fn target_of(disk: &dyn Disk, path: &str) -> Result<Option<String>, DiskError> {
+pub(crate) fn target_of(disk: &dyn Disk, path: &str) -> Result<Option<String>, DiskError> {
     Ok(match kind_of(disk, path)? {
         Some(Kind::Link { target }) => Some(target),
         _ => None,
@@ -107,7 +107,7 @@ pub(super) fn switch(node: &Node<'_>, trees: &[Tree]) -> Result<(), StepError> {
     switched().map_err(|error| file_error(&error))
 }
 
-fn replace(disk: &dyn Disk, path: &str, target: &str) -> Result<(), files::FileError> {
+pub(crate) fn replace(disk: &dyn Disk, path: &str, target: &str) -> Result<(), files::FileError> {
     match target_of(disk, path)?.as_deref() == Some(target) {
         true => files::remove_leftover(disk, Path::new(path)).map(drop),
         false => files::replace_link(disk, Path::new(path), target),
@@ -115,7 +115,7 @@ fn replace(disk: &dyn Disk, path: &str, target: &str) -> Result<(), files::FileE
 }
 
 /// A program that was here before nodestrap came, and is still in its place.
-fn move_aside(disk: &dyn Disk, place: &str, record: &Record) -> Result<(), files::FileError> {
+pub(crate) fn move_aside(disk: &dyn Disk, place: &str, record: &Record) -> Result<(), files::FileError> {
     let Some(known) = record.files.get(place).filter(|known| known.before == Before::Aside) else { return Ok(()) };
     let aside = record::aside(place);
     let is_original = kind_of(disk, place)? == Some(Kind::File)
