@@ -139,6 +139,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         runtime: Runtime { name, unit: part::runtime_unit(name), source },
         trees: tree::trees(random),
         downloads: None,
+        packages: None,
         gate: gate(random, layout),
         join: join(random, snap.as_ref()),
         pod_network: random.maybe(part::pod_network),
