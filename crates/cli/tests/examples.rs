@@ -90,7 +90,7 @@ fn every_group_of_every_example_is_rendered_and_its_own_delivery_carries_it() {
 }
 
 /// What cannot stand in full.yaml, and the example that has it.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 19] = [
     ("Cluster.pki", "control-plane.yaml"),
     ("Cluster.kubeProxy.kubeconfig", "control-plane.yaml"),
     ("Cluster.join.exec", "gce-exec.yaml"),
@@ -101,6 +101,14 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("NodeGroup.delivery.store.s3", "private-bucket.yaml"),
     ("NodeGroup.architecture", "private-bucket.yaml"),
     ("NodeGroup.source", "private-bucket.yaml"),
+    ("Cluster.packages", "packages-debian.yaml"),
+    ("NodeGroup.packages", "packages-debian.yaml"),
+    ("NodeGroup.components.kubelet.package", "packages-debian.yaml"),
+    ("NodeGroup.components.kubectl.package", "packages-debian.yaml"),
+    ("NodeGroup.components.containerd.package", "packages-debian.yaml"),
+    ("NodeGroup.components.runc.package", "packages-debian.yaml"),
+    ("NodeGroup.components.cniPlugins.package", "packages-debian.yaml"),
+    ("NodeGroup.components.crictl.package", "packages-debian.yaml"),
     ("NodeGroup.components", "private-bucket.yaml"),
 ];
 

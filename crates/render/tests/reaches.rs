@@ -180,6 +180,10 @@ fn sparing() -> Setting {
             "store": "https://artefacts.example.com", "manifest": {"file": "artefacts.json"}, "keyrings": [KEYS],
             "certificateAuthority": {"file": "ca.crt"},
         },
+        "packages": {
+            "prerequisites": ["iptables"],
+            "repositories": [{"name": "a", "url": "https://a.example.com", "key": KEYS}],
+        },
         "sysctls": {"vm.max_map_count": "1", "vm.swappiness": "1"},
         "kernelModules": ["ip_vs"],
         "fileAssets": [asset("/etc/a", "1"), asset("/etc/b", "1")],
@@ -221,6 +225,11 @@ fn sparing() -> Setting {
         (&["cluster", "trust", "certificateAuthorities"], json!([{"name": "a", "certificate": {"file": "ca.crt"}}])),
         (&["cluster", "trust", "keyrings"], json!([{"name": "a", "keys": KEYS}])),
         (&["cluster", "assets", "containerRegistry"], json!("registry.example.com")),
+        (&["cluster", "packages", "prerequisites"], json!(["ethtool"])),
+        (
+            &["cluster", "packages", "repositories"],
+            json!([{"name": "a", "url": "https://packages.example.com", "key": KEYS}]),
+        ),
         (&["cluster", "artefacts", "store"], json!("https://other.example.com")),
         (&["cluster", "artefacts", "mirrors"], json!(["file:///srv/artefacts"])),
         (&["cluster", "artefacts", "keyrings"], json!([KEYS, KEYS])),

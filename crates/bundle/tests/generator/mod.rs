@@ -140,6 +140,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         trees: tree::trees(random),
         extensions: Vec::new(),
         downloads: None,
+        packages: None,
         gate: gate(random, layout),
         join: join(random, snap.as_ref()),
         pod_network: random.maybe(part::pod_network),
