@@ -135,6 +135,7 @@ pub(super) fn flatcar(runtime: &Path) -> Result<Part> {
     let source = recipe("flatcar");
     let mut inputs = recipe_files(&source)?;
     inputs.push(runtime.file_name().unwrap_or_default().as_encoded_bytes().to_vec());
+    inputs.push(b"layout 1".to_vec());
     let runtime = runtime.to_owned();
     Ok(Part {
         name: "node-flatcar",
@@ -144,6 +145,8 @@ pub(super) fn flatcar(runtime: &Path) -> Result<Part> {
             link(&runtime, &folder.join("usr/bin"), &["containerd", "containerd-shim-runc-v2", "ctr", "runc"])?;
             let setting = std::fs::read(source.join("config.toml")).context("reading config.toml")?;
             write_file(&folder.join("usr/share/containerd/config.toml"), setting)?;
+            // Every system has it, and pods mount it: where it is missing nobody could make it.
+            std::fs::create_dir_all(folder.join("usr/lib/modules")).context("creating /usr/lib/modules")?;
             install_unit(folder, &source.join("containerd.service"), Enable::No)?;
             let loops = source.join("nodestrap-lab-loop-devices.service");
             install_unit(folder, &loops, Enable::AsInstallSectionSays)

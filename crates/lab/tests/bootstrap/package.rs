@@ -94,15 +94,13 @@ fn upgrade_while_the_repository_is_down(node: &Node, site: &PackageSite) -> Resu
 
 /// A holder of the lock is named, and waited for.
 fn downgrade_while_somebody_holds_the_lock(node: &Node) {
-    let mut holder = node.command("python3").expect("the node runs");
-    let mut holder = holder.args(["-c", HOLD_LOCK]).spawn().expect("it starts");
+    node.run(&["systemd-run", "--quiet", "--unit=holder", "python3", "-c", HOLD_LOCK]).expect("it starts");
     node.wait_until("the lock is held", PATIENCE, |node| Ok(node.run(&["cat", "/proc/locks"])?.contains("POSIX")))
         .expect("it is held");
     let applying = start_applying(node);
     wait_told(node, "python3");
     wait_told(node, "/var/lib/dpkg/lock-frontend");
-    holder.kill().expect("it ends");
-    holder.wait().expect("it has ended");
+    node.run(&["systemctl", "stop", "holder.service"]).expect("it ends");
     ends_well(node, applying);
 }
 
