@@ -331,6 +331,33 @@ fn check_refuses_to_send_secrets_in_the_clear_and_warns_of_a_store_without_crede
     assert!(view["warnings"].is_null(), "{view}");
 }
 
+/// Also where the bundle has no other secret: with the keys of the authorities anybody can make credentials.
+#[test]
+fn check_refuses_to_send_the_keys_of_a_control_plane_in_the_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let spec = path("control-plane.yaml");
+    let own = text(example("control-plane.yaml"));
+    std::fs::write(&spec, &own).unwrap();
+    nodestrap(["pki", "create", &spec, "--node", "cp-1=10.0.0.10", "--out", &path("control-plane")]).expect(0);
+    let (control_plane, _workers) = own.rsplit_once("---\n").unwrap();
+    let lines = control_plane.lines().filter(|line| !line.contains("kubeProxy:"));
+    let lines = lines.map(|line| match line.contains("bootstrapToken:") {
+        true => "    exec: {command: /usr/bin/who}",
+        false => line,
+    });
+    let bare = lines.collect::<Vec<_>>().join("\n");
+    std::fs::write(&spec, &bare).unwrap();
+    nodestrap(["check", &spec]).expect(0);
+    for (url, code, words) in [
+        ("http://store.example.com", 2, ["the private keys of the control plane", "in the clear"]),
+        ("https://store.example.com", 0, ["the private keys of the control plane", "warning: "]),
+    ] {
+        std::fs::write(&spec, format!("{bare}\n  delivery: {{store: {{urls: [\"{url}\"]}}}}\n")).unwrap();
+        nodestrap(["check", &spec]).expect(code).says(&words);
+    }
+}
+
 /// A program that waits for its input, and is then ended as a crash would end it.
 #[test]
 fn a_crash_leaves_no_image_of_the_memory() {
