@@ -27,15 +27,20 @@ pub(crate) fn run(arguments: &VerifyArguments, screen: &Screen) -> Outcome {
 }
 
 fn text(screen: &Screen, verification: &Verification) -> String {
-    let Verification { files, units, components, drift, remarks, .. } = verification;
+    let Verification { files, units, components, packages, drift, remarks, .. } = verification;
     let mut text = if drift.is_empty() {
         let programs = match components {
             0 => String::new(),
             1 => ", the programs of 1 component".to_owned(),
             many => format!(", the programs of {many} components"),
         };
+        let packages = match packages {
+            0 => String::new(),
+            1 => ", 1 package".to_owned(),
+            many => format!(", {many} packages"),
+        };
         let mark = screen.paint(Paint::Good, "✓");
-        format!("{mark} nothing drifted: {files} files, {units} units{programs} and the gate\n")
+        format!("{mark} nothing drifted: {files} files, {units} units{programs}{packages} and the gate\n")
     } else {
         let count = if drift.len() == 1 { "1 difference".to_owned() } else { format!("{} differences", drift.len()) };
         format!("{} {count}; nodestrap apply puts it right\n", screen.paint(Paint::Bad, "✗"))

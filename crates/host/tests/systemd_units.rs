@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use host::units::{ActiveState, JobResult, UnitError, UnitName, Units};
+use host::units::{ActiveState, JobResult, Transient, UnitError, UnitName, Units};
 use zbus::object_server::SignalEmitter;
 use zbus::{OwnedObjectPath, interface};
 
@@ -97,6 +97,25 @@ impl Manager {
     ) -> Result<OwnedObjectPath, Refusal> {
         self.note(format!("start {name} {mode}"));
         self.job(&name, &emitter).await
+    }
+
+    async fn start_transient_unit(
+        &self,
+        name: String,
+        mode: String,
+        properties: Vec<(String, zbus::OwnedVariant)>,
+        auxiliary: Vec<(String, Vec<(String, zbus::OwnedVariant)>)>,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> Result<OwnedObjectPath, Refusal> {
+        assert!(auxiliary.is_empty());
+        let types: Vec<String> =
+            properties.iter().map(|(name, value)| format!("{name}:{}", value.value_signature())).collect();
+        self.note(format!("run {name} {mode} {}", types.join(" ")));
+        self.job(&name, &emitter).await
+    }
+
+    async fn unref_unit(&self, name: String) {
+        self.note(format!("let go of {name}"));
     }
 
     async fn stop_unit(
@@ -202,7 +221,8 @@ impl Service {
 }
 
 /// Name, own name, load state, active state, result.
-const UNITS: [(&str, &str, &str, &str, &str); 8] = [
+const UNITS: [(&str, &str, &str, &str, &str); 9] = [
+    ("idle.service", "idle.service", "not-found", "inactive", "success"),
     ("good.service", "good.service", "loaded", "active", "success"),
     ("alias.service", "good.service", "loaded", "active", "success"),
     ("fails.service", "fails.service", "loaded", "failed", "exit-code"),
@@ -317,6 +337,42 @@ fn jobs_end_as_systemd_says() {
     let calls = systemd.calls();
     assert_eq!(calls.iter().filter(|call| *call == "subscribe").count(), 1, "{calls:?}");
     assert_eq!(calls.last().unwrap(), "start slow.service replace");
+}
+
+#[test]
+fn a_program_runs_in_a_unit_of_its_own_which_is_let_go_of_afterwards() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    let program = |unit: &str| Transient {
+        unit: name(unit),
+        description: "packages of the node".to_owned(),
+        command: ["/usr/bin/apt-get", "update"].map(str::to_owned).to_vec(),
+        environment: [("LC_ALL".to_owned(), "C.UTF-8".to_owned())].into(),
+        environment_file: Some("/etc/nodestrap/proxy.env".into()),
+        output: "/run/nodestrap/packages/update.log".into(),
+    };
+    units.run_transient(&program("idle.service"), LONG, &mut || {}).unwrap();
+    let calls = systemd.calls();
+    // The types are those of org.freedesktop.systemd1(5).
+    let told = "run idle.service fail Description:s Type:s CollectMode:s AddRef:b ExecStart:a(sasb) Environment:as \
+                StandardOutputFile:s StandardErrorFile:s EnvironmentFiles:a(sb)";
+    // Of a run that somebody gave up waiting for, the name would still be taken.
+    assert_eq!(calls[calls.len() - 3..], ["let go of idle.service", told, "let go of idle.service"]);
+
+    let error = units.run_transient(&program("fails.service"), LONG, &mut || {}).unwrap_err();
+    let said =
+        "run of unit \"fails.service\" ended with \"failed\" (unit result \"exit-code\", main process status 203)";
+    assert_eq!(error.to_string(), said);
+    assert_eq!(systemd.calls().last().unwrap(), "let go of fails.service", "its name can be used again");
+
+    let before = systemd.calls().len();
+    let soon = Duration::from_millis(200);
+    let error = units.run_transient(&program("slow.service"), soon, &mut || {}).unwrap_err();
+    assert!(matches!(error, UnitError::Deadline { .. }), "{error}");
+    assert!(matches!(units.wait_until_ended(&name("slow.service"), soon), Err(UnitError::Deadline { .. })));
+    assert_eq!(systemd.calls().len(), before, "the one that is at work is waited for, and no second one started");
+    units.wait_until_ended(&name("idle.service"), LONG).unwrap();
 }
 
 #[test]

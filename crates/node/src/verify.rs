@@ -17,10 +17,11 @@ use crate::session::{NodeHost, Past, SessionError, prepare};
 pub struct Verification {
     pub bundle: String,
     pub plan: String,
-    /// How many files, units and components were looked at; the latter are the trees and extensions that the bundle brings.
+    /// How many of each were looked at; components are the trees and extensions that the bundle brings.
     pub files: usize,
     pub units: usize,
     pub components: usize,
+    pub packages: usize,
     pub drift: Vec<Difference>,
     /// What is no drift, but changes what the bundle means, or cannot be observed.
     pub remarks: Vec<String>,
@@ -42,6 +43,7 @@ pub fn verify(host: &NodeHost, bundle: &Bundle, clock: &dyn Clock) -> Result<Ver
     remarks.extend(left.iter().map(|one| format!("{one} is of an earlier bundle; nodestrap apply undoes it")));
     let (files, units, components) =
         (node.files.len(), bundle.units.len(), bundle.trees.len() + bundle.extensions.len());
+    let packages = bundle.packages.as_ref().map_or(0, |packages| packages.packages.len());
     let (bundle, plan) = (node.identity.bundle.to_string(), plan.digest().to_string());
-    Ok(Verification { bundle, plan, files, units, components, drift, remarks })
+    Ok(Verification { bundle, plan, files, units, components, packages, drift, remarks })
 }
