@@ -12,6 +12,7 @@ mod hooks;
 mod image;
 mod interruption;
 mod package;
+mod package_interruption;
 mod platform;
 mod reboot;
 mod refusal;

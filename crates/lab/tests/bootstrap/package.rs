@@ -35,7 +35,7 @@ fn packages_below(root: &Path) -> String {
     stdout_of(Command::new("chroot").arg(root).args(["sh", "-c", DEBS])).expect("dpkg-query")
 }
 
-fn packages(node: &Node) -> String {
+pub(crate) fn packages(node: &Node) -> String {
     node.run(&["sh", "-c", DEBS]).expect("dpkg-query")
 }
 
