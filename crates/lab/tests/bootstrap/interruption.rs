@@ -66,6 +66,8 @@ fn points_of_programs(containerd: &Tree) -> [Point; 10] {
     ]
 }
 
+/// Where an image has it.
+pub(crate) const PROGRAM: &str = "/usr/bin/nodestrap";
 /// What strace saw, on the node.
 pub(crate) const TRACE: &str = "/var/log/interrupted.strace";
 
@@ -78,7 +80,7 @@ pub(crate) enum End {
 }
 
 /// Makes the first run of the bootstrap unit stop at its n-th change, once.
-pub(crate) fn stop_at(root: &Path, Point { call, at, count }: &Point, end: End) -> Result<()> {
+pub(crate) fn stop_at(root: &Path, nodestrap: &str, Point { call, at, count }: &Point, end: End) -> Result<()> {
     let place = at.as_ref().map(|at| format!("-P {at}")).unwrap_or_default();
     let signal = match end {
         End::Process => "SIGKILL",
@@ -86,9 +88,9 @@ pub(crate) fn stop_at(root: &Path, Point { call, at, count }: &Point, end: End) 
     };
     // The marker lives on the disk: the second run, or the second boot, is undisturbed.
     let script = format!(
-        "#!/bin/sh\nif [ -e /var/lib/interrupted ]; then exec /usr/bin/nodestrap apply; fi\n: > /var/lib/interrupted\nsync\n\
+        "#!/bin/sh\nif [ -e /var/lib/interrupted ]; then exec {nodestrap} apply; fi\n: > /var/lib/interrupted\nsync\n\
          exec strace -f -o {TRACE} {place} -e trace={call} -e inject={call}:signal={signal}:when={count} \
-         /usr/bin/nodestrap apply\n"
+         {nodestrap} apply\n"
     );
     let program = root.join("usr/local/bin/interrupted-apply");
     std::fs::create_dir_all(root.join("usr/local/bin"))?;
@@ -111,8 +113,8 @@ pub(crate) fn wait_for_stop(machine: &Node, program: &str) -> Result<()> {
 }
 
 /// One node, interrupted once; what it ends in.
-fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: Point, end: End) -> Result<String> {
-    let machine = lab.add_node(options.before_boot(move |root| stop_at(root, &point, end)))?;
+pub(crate) fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: Point, end: End) -> Result<String> {
+    let machine = lab.add_node(options.before_boot(move |root| stop_at(root, PROGRAM, &point, end)))?;
     if matches!(end, End::Machine) {
         wait_for_stop(&machine, "nodestrap")?;
         machine.kill()?;

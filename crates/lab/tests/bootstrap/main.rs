@@ -18,6 +18,7 @@ mod reboot;
 mod refusal;
 mod support;
 mod sysext;
+mod sysext_interruption;
 mod told;
 mod tree;
 mod walks;

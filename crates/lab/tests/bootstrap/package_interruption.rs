@@ -11,7 +11,7 @@ use anyhow::Result;
 use lab::flow::PackageSite;
 use lab::{Lab, LabOptions, Node, NodeOptions, PackageManager, Patch};
 
-use crate::interruption::{End, Point, TRACE, settled, stop_at, wait_for_stop};
+use crate::interruption::{End, PROGRAM, Point, TRACE, settled, stop_at, wait_for_stop};
 use crate::package::packages;
 use crate::support::{lab, nodestrap, number};
 
@@ -66,7 +66,7 @@ fn interrupted(lab: &Lab, options: NodeOptions<'static>, victim: Victim, end: En
         machine.root(),
         match victim {
             Victim::Nodestrap(call, at, count) => {
-                stop_at(&machine.root(), &Point { call, at: at.map(str::to_owned), count }, end)?;
+                stop_at(&machine.root(), PROGRAM, &Point { call, at: at.map(str::to_owned), count }, end)?;
                 "nodestrap"
             }
             Victim::Dpkg(run, call, count) => {

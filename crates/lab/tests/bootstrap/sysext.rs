@@ -6,7 +6,7 @@ use lab::{Lab, LabOptions, Node, Patch};
 use crate::support::{PATIENCE, deliver, exists, files_below, lab, nodestrap, wait_ready_with, wait_spent};
 
 /// Where Ignition puts it.
-const NODESTRAP: &str = "/opt/bin/nodestrap";
+pub(crate) const NODESTRAP: &str = "/opt/bin/nodestrap";
 /// Not all of `/etc/systemd/system`: the first boot enables there what the presets of the image say.
 const TOUCHED: [&str; 10] = [
     "etc/cni",
