@@ -27,12 +27,11 @@ const POINTS: [(&str, Option<&str>, u32); 10] = [
 
 /// What a node ends in, with what is linked and what is merged.
 fn outcome(lab: &Lab, machine: &Node) -> Result<String> {
-    let merged = machine.run(&[
-        "sh",
-        "-c",
-        "ls -l /usr/bin/kubelet /usr/libexec/cni && systemd-sysext status --no-legend | cut -c1-30",
-    ])?;
-    Ok(settled(lab, machine)? + &files_below(&machine.root(), &["etc/extensions", "opt/extensions"]) + &merged)
+    let tree = settled(lab, machine)?;
+    // Without the time since when.
+    let merged = "ls /usr/bin/kubelet /usr/libexec/cni && systemd-sysext status --no-legend | cut -d ' ' -f 1-7";
+    let merged = machine.run(&["sh", "-c", merged])?;
+    Ok(tree + &files_below(&machine.root(), &["etc/extensions", "opt/extensions"]) + &merged)
 }
 
 fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: &Point, end: End) -> Result<String> {
