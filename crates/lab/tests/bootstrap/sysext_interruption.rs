@@ -28,8 +28,8 @@ const POINTS: [(&str, Option<&str>, u32); 10] = [
 /// What a node ends in, with what is linked and what is merged.
 fn outcome(lab: &Lab, machine: &Node) -> Result<String> {
     let tree = settled(lab, machine)?;
-    // Without the time since when.
-    let merged = "ls /usr/bin/kubelet /usr/libexec/cni && systemd-sysext status --no-legend | cut -d ' ' -f 1-7";
+    // Without the time since when it is so.
+    let merged = "ls /usr/bin/kubelet /usr/libexec/cni && systemd-sysext status --no-legend | awk '{print $1, $2}'";
     let merged = machine.run(&["sh", "-c", merged])?;
     Ok(tree + &files_below(&machine.root(), &["etc/extensions", "opt/extensions"]) + &merged)
 }
