@@ -39,10 +39,10 @@ const SAMPLE: u64 = 2;
 
 /// The n-th call of one thread to that system call on a file or in a folder, or anywhere.
 #[derive(Clone, Debug)]
-struct Point {
-    call: &'static str,
-    at: Option<String>,
-    count: u32,
+pub(crate) struct Point {
+    pub(crate) call: &'static str,
+    pub(crate) at: Option<String>,
+    pub(crate) count: u32,
 }
 
 /// While programs are fetched, unpacked and switched in. Of containerd, which is an archive with folders, all that is unpacked is
@@ -66,11 +66,13 @@ fn points_of_programs(containerd: &Tree) -> [Point; 10] {
     ]
 }
 
+/// Where an image has it.
+pub(crate) const PROGRAM: &str = "/usr/bin/nodestrap";
 /// What strace saw, on the node.
-const TRACE: &str = "/var/log/interrupted.strace";
+pub(crate) const TRACE: &str = "/var/log/interrupted.strace";
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub(crate) enum End {
     /// `kill -9` of nodestrap; systemd starts it again.
     Process,
     /// The machine loses power and is started again.
@@ -78,7 +80,7 @@ enum End {
 }
 
 /// Makes the first run of the bootstrap unit stop at its n-th change, once.
-fn stop_at(root: &Path, Point { call, at, count }: &Point, end: End) -> Result<()> {
+pub(crate) fn stop_at(root: &Path, nodestrap: &str, Point { call, at, count }: &Point, end: End) -> Result<()> {
     let place = at.as_ref().map(|at| format!("-P {at}")).unwrap_or_default();
     let signal = match end {
         End::Process => "SIGKILL",
@@ -86,9 +88,9 @@ fn stop_at(root: &Path, Point { call, at, count }: &Point, end: End) -> Result<(
     };
     // The marker lives on the disk: the second run, or the second boot, is undisturbed.
     let script = format!(
-        "#!/bin/sh\nif [ -e /var/lib/interrupted ]; then exec /usr/bin/nodestrap apply; fi\n: > /var/lib/interrupted\nsync\n\
+        "#!/bin/sh\nif [ -e /var/lib/interrupted ]; then exec {nodestrap} apply; fi\n: > /var/lib/interrupted\nsync\n\
          exec strace -f -o {TRACE} {place} -e trace={call} -e inject={call}:signal={signal}:when={count} \
-         /usr/bin/nodestrap apply\n"
+         {nodestrap} apply\n"
     );
     let program = root.join("usr/local/bin/interrupted-apply");
     std::fs::create_dir_all(root.join("usr/local/bin"))?;
@@ -103,18 +105,18 @@ fn stop_at(root: &Path, Point { call, at, count }: &Point, end: End) -> Result<(
     Ok(())
 }
 
-fn wait_for_stop(machine: &Node) -> Result<()> {
-    machine.wait_until("apply is stopped", PATIENCE, |node| {
-        let states = node.exec(&["ps", "-C", "nodestrap", "-o", "stat="])?;
+pub(crate) fn wait_for_stop(machine: &Node, program: &str) -> Result<()> {
+    machine.wait_until(&format!("{program} is stopped"), PATIENCE, |node| {
+        let states = node.exec(&["ps", "-C", program, "-o", "stat="])?;
         Ok(String::from_utf8_lossy(&states.stdout).lines().any(|state| state.trim_start().starts_with(['T', 't'])))
     })
 }
 
 /// One node, interrupted once; what it ends in.
-fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: Point, end: End) -> Result<String> {
-    let machine = lab.add_node(options.before_boot(move |root| stop_at(root, &point, end)))?;
+pub(crate) fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: Point, end: End) -> Result<String> {
+    let machine = lab.add_node(options.before_boot(move |root| stop_at(root, PROGRAM, &point, end)))?;
     if matches!(end, End::Machine) {
-        wait_for_stop(&machine)?;
+        wait_for_stop(&machine, "nodestrap")?;
         machine.kill()?;
         machine.start()?;
     }
@@ -128,7 +130,7 @@ fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: Point, end: End)
 }
 
 /// What a node is made of that is Ready and has come to rest.
-fn settled(lab: &Lab, machine: &Node) -> Result<String> {
+pub(crate) fn settled(lab: &Lab, machine: &Node) -> Result<String> {
     lab.wait_node_ready(machine.name(), PATIENCE)?;
     machine.wait_until("the CNI configuration is there", PATIENCE, |node| {
         exists(node, "/etc/cni/net.d/10-nodestrap.conflist")
@@ -138,7 +140,7 @@ fn settled(lab: &Lab, machine: &Node) -> Result<String> {
 }
 
 /// The CNI configuration carries the node's own range, and what interrupts is the test's: neither is part of the comparison.
-fn comparable(tree: &str) -> String {
+pub(crate) fn comparable(tree: &str) -> String {
     let tests_own = ["interrupt.conf", "interrupted-apply"];
     tree.lines()
         .filter(|line| !line.contains("10-nodestrap.conflist") && !tests_own.iter().any(|name| line.ends_with(name)))

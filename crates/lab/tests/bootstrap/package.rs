@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Result;
 use lab::flow::PackageSite;
 use lab::{LabOptions, Node, PackageManager, Patch, stdout_of};
 
@@ -35,7 +34,7 @@ fn packages_below(root: &Path) -> String {
     stdout_of(Command::new("chroot").arg(root).args(["sh", "-c", DEBS])).expect("dpkg-query")
 }
 
-fn packages(node: &Node) -> String {
+pub(crate) fn packages(node: &Node) -> String {
     node.run(&["sh", "-c", DEBS]).expect("dpkg-query")
 }
 
@@ -77,19 +76,19 @@ fn assert_installed(node: &Node, patch: Patch) {
 }
 
 /// While its repository goes down in the middle of an upgrade the node stays as it is; afterwards the same run goes on.
-fn upgrade_while_the_repository_is_down(node: &Node, site: &PackageSite) -> Result<()> {
+fn upgrade_while_the_repository_is_down(node: &Node, site: &PackageSite) {
     let before = packages(node);
     let deb = format!("{}/./kubelet_{}_amd64.deb", site.path(), site.manager.kubernetes_version(Patch::Newest));
-    site.ours.go_down_at(&deb)?;
+    site.ours.go_down_at(&deb).expect("from now on");
     let applying = start_applying(node);
-    node.wait_until("the repository is down", PATIENCE, |_| Ok(site.ours.requests().contains(&deb)))?;
+    node.wait_until("the repository is down", PATIENCE, |_| Ok(site.ours.requests().contains(&deb)))
+        .expect("it goes down");
     wait_told(node, "fetch-packages");
-    node.run(&["systemctl", "is-active", "kubelet.service", "containerd.service"])?;
+    node.run(&["systemctl", "is-active", "kubelet.service", "containerd.service"]).expect("both run on");
     assert_eq!(packages(node), before, "nothing is installed before all is there");
-    node.run(&["test", "-e", GATE])?;
-    site.ours.come_back()?;
+    node.run(&["test", "-e", GATE]).expect("the gate stays open");
+    site.ours.come_back().expect("up again");
     ends_well(node, applying);
-    Ok(())
 }
 
 /// A holder of the lock is named, and waited for.
@@ -123,7 +122,7 @@ fn a_minimal_debian_becomes_a_ready_node_by_apt_goes_to_another_patch_and_back_a
     }
 
     deliver(&machine, &site.spec(&lab, Patch::Newest).expect("a spec"));
-    upgrade_while_the_repository_is_down(&machine, &site).expect("it is upgraded in the end");
+    upgrade_while_the_repository_is_down(&machine, &site);
     wait_ready_with(&lab, &machine, Patch::Newest);
     assert_installed(&machine, Patch::Newest);
 

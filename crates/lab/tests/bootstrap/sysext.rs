@@ -6,13 +6,17 @@ use lab::{Lab, LabOptions, Node, Patch};
 use crate::support::{PATIENCE, deliver, exists, files_below, lab, nodestrap, wait_ready_with, wait_spent};
 
 /// Where Ignition puts it.
-const NODESTRAP: &str = "/opt/bin/nodestrap";
-const TOUCHED: [&str; 7] = [
+pub(crate) const NODESTRAP: &str = "/opt/bin/nodestrap";
+/// Not all of `/etc/systemd/system`: the first boot enables there what the presets of the image say.
+const TOUCHED: [&str; 10] = [
     "etc/cni",
     "etc/containerd",
     "etc/extensions",
     "etc/sysupdate.d",
-    "etc/systemd/system",
+    "etc/systemd/system/containerd.service.d",
+    "etc/systemd/system/kubelet.service",
+    "etc/systemd/system/kubelet.service.d",
+    "etc/systemd/system/sysinit.target.wants/systemd-sysext.service",
     "opt/extensions",
     "var/lib/nodestrap",
 ];

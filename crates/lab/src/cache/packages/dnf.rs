@@ -29,17 +29,38 @@ const BASE_PROVIDES: [&str; 9] = [
     "systemd",
     "util-linux",
 ];
-/// A package of Red Hat and the packages of Debian that it is made from.
-const FROM_DEBIAN: [(&str, &str, &[&str], &[&str], &[&str]); 3] = [
-    ("libnetfilter_conntrack", "1.0.9", &["libnetfilter-conntrack3", "libnfnetlink0"], &[], &[]),
-    (
-        "iptables-nft",
-        "1.8.9",
-        &["iptables", "libip6tc2", "libnftnl11"],
-        &["libnetfilter_conntrack"],
-        &["iptables = 1.8.9"],
-    ),
-    ("conntrack-tools", "1.4.7", &["conntrack"], &["libnetfilter_conntrack"], &[]),
+/// A package of Red Hat, and the packages of Debian that it is made from.
+#[derive(Debug)]
+struct FromDebian {
+    name: &'static str,
+    version: &'static str,
+    debs: &'static [&'static str],
+    requires: &'static [&'static str],
+    provides: &'static [&'static str],
+}
+
+const FROM_DEBIAN: [FromDebian; 3] = [
+    FromDebian {
+        name: "libnetfilter_conntrack",
+        version: "1.0.9",
+        debs: &["libnetfilter-conntrack3", "libnfnetlink0"],
+        requires: &[],
+        provides: &[],
+    },
+    FromDebian {
+        name: "iptables-nft",
+        version: "1.8.9",
+        debs: &["iptables", "libip6tc2", "libnftnl11"],
+        requires: &["libnetfilter_conntrack"],
+        provides: &["iptables = 1.8.9"],
+    },
+    FromDebian {
+        name: "conntrack-tools",
+        version: "1.4.7",
+        debs: &["conntrack"],
+        requires: &["libnetfilter_conntrack"],
+        provides: &[],
+    },
 ];
 /// Debian's package links them by a script.
 const IPTABLES: [&str; 6] =
@@ -139,7 +160,7 @@ fn packages(programs: &Programs, work: &Path) -> Result<Vec<Package<'static>>> {
 
 fn packages_from_debian(debs: &Path, work: &Path, log: &Path) -> Result<Vec<Package<'static>>> {
     let mut all = Vec::new();
-    for (name, version, sources, requires, provides) in FROM_DEBIAN {
+    for FromDebian { name, version, debs: sources, requires, provides } in FROM_DEBIAN {
         let files = fresh(work, name)?;
         for source in sources {
             run_logged(Command::new("dpkg-deb").arg("--extract").arg(deb_of(debs, source)?).arg(&files), log)?;

@@ -1,0 +1,120 @@
+//! `kill -9` and power cuts while packages are fetched and installed: of nodestrap, and of dpkg, which systemd runs for it.
+//!
+//! ```sh
+//! NODESTRAP_INTERRUPTIONS=10 make booted     every point, not only a sample of them
+//! ```
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use anyhow::Result;
+use lab::flow::PackageSite;
+use lab::{Lab, LabOptions, Node, NodeOptions, PackageManager, Patch};
+
+use crate::interruption::{End, PROGRAM, Point, TRACE, settled, stop_at, wait_for_stop};
+use crate::package::packages;
+use crate::support::{lab, nodestrap, number};
+
+/// On each commit, of ten in all.
+const SAMPLE: u64 = 2;
+
+/// Who is stopped.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    /// At the n-th call in a folder, or anywhere.
+    Nodestrap(&'static str, Option<&'static str>, u32),
+    /// In the run of dpkg that does this, at the n-th call.
+    Dpkg(&'static str, &'static str, u32),
+}
+
+const POINTS: [Victim; 10] = [
+    Victim::Nodestrap("renameat", Some("/etc/apt/sources.list.d"), 1), // no repository is named yet
+    Victim::Dpkg("--unpack", "rename", 1),                             // nothing is unpacked
+    Victim::Nodestrap("sendmsg", None, 4),                             // while systemd is asked for something
+    Victim::Dpkg("--unpack", "rename", 40),                            // in the middle of a package
+    Victim::Nodestrap("sendmsg", None, 8),
+    Victim::Dpkg("--unpack", "unlink", 3), // between two packages
+    Victim::Nodestrap("fsync", None, 2),
+    Victim::Dpkg("--configure", "rename", 1), // all unpacked, nothing configured
+    Victim::Nodestrap("syncfs", None, 1),     // all installed, nothing durable
+    Victim::Dpkg("--configure", "rename", 6), // some are configured
+];
+
+/// Puts itself between apt and dpkg, for one run.
+fn stop_dpkg_at(root: &Path, run: &str, call: &str, count: u32, end: End) -> Result<()> {
+    let signal = if matches!(end, End::Process) { "SIGKILL" } else { "SIGSTOP" };
+    let program = root.join("usr/bin/dpkg");
+    std::fs::rename(&program, root.join("usr/bin/dpkg-itself"))?;
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" {run} \"*)\n\
+         if [ ! -e /var/lib/interrupted ]; then\n: > /var/lib/interrupted\nsync\n\
+         exec strace -f -o {TRACE} -e trace={call} -e inject={call}:signal={signal}:when={count} /usr/bin/dpkg-itself \"$@\"\nfi;;\n\
+         esac\nexec /usr/bin/dpkg-itself \"$@\"\n"
+    );
+    std::fs::write(&program, script)?;
+    Ok(std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?)
+}
+
+/// What a node ends in, with all its packages, their versions and holds.
+fn outcome(lab: &Lab, machine: &Node) -> Result<String> {
+    Ok(settled(lab, machine)? + &packages(machine))
+}
+
+fn interrupted(lab: &Lab, options: NodeOptions<'static>, victim: Victim, end: End) -> Result<String> {
+    let machine = lab.add_node(options.not_started())?;
+    let (root, program) = (
+        machine.root(),
+        match victim {
+            Victim::Nodestrap(call, at, count) => {
+                stop_at(&machine.root(), PROGRAM, &Point { call, at: at.map(str::to_owned), count }, end)?;
+                "nodestrap"
+            }
+            Victim::Dpkg(run, call, count) => {
+                stop_dpkg_at(&machine.root(), run, call, count, end)?;
+                "dpkg-itself"
+            }
+        },
+    );
+    machine.start()?;
+    if matches!(end, End::Machine) {
+        wait_for_stop(&machine, program)?;
+        machine.kill()?;
+        machine.start()?;
+    }
+    let found = outcome(lab, &machine)?;
+    if matches!(end, End::Process) {
+        let trace = std::fs::read_to_string(root.join(TRACE.trim_start_matches('/')))?;
+        anyhow::ensure!(trace.contains("killed by SIGKILL"), "it was never interrupted:\n{trace}");
+    }
+    machine.poweroff()?;
+    Ok(found)
+}
+
+fn run(end: End) {
+    let Some(lab) = lab(LabOptions::default()) else { return };
+    let site = PackageSite::start(&lab, PackageManager::Apt).expect("repositories");
+    let options = |name: &str| site.node(&lab, name, Patch::Newest, &nodestrap()).expect("a bundle");
+    let machine = lab.add_node(options("clean")).expect("boots");
+    let expected = outcome(&lab, &machine).expect("Ready");
+    assert!(expected.contains("hold ok installed"), "{expected}");
+    machine.poweroff().expect("off");
+    // Others for each commit; three has no factor in common with ten, so none comes twice.
+    let first = number("NODESTRAP_SAMPLE").unwrap_or(0) % 10;
+    for index in 0..number("NODESTRAP_INTERRUPTIONS").unwrap_or(SAMPLE).min(10) {
+        let victim = POINTS[usize::try_from((first + 3 * index) % 10).expect("below ten")];
+        let found = interrupted(&lab, options(&format!("n{index}")), victim, end);
+        let found = found.unwrap_or_else(|error| panic!("{end:?} at {victim:?}: {error:#}"));
+        assert_eq!(found, expected, "{end:?} at {victim:?}");
+        println!("{end:?} at {victim:?}: Ready, same tree, same packages");
+    }
+}
+
+#[test]
+fn ready_with_the_same_packages_after_kill_9_of_nodestrap_or_of_dpkg_while_they_are_installed() {
+    run(End::Process);
+}
+
+#[test]
+fn ready_with_the_same_packages_after_a_power_cut_while_they_are_installed() {
+    run(End::Machine);
+}
