@@ -71,6 +71,7 @@ fn manifest(number: u64) -> Manifest {
             size: 1 << index,
             digest: digest.parse().expect("a digest"),
             programs: vec![name.parse().expect("a program")],
+            extension: None,
             places: vec![place.parse().expect("a place")],
         }
     };
