@@ -58,6 +58,8 @@ impl Seen {
             hooks,
             runtime,
             trees,
+            // Tests of their own make them (node, extensions.rs).
+            extensions: _,
             downloads,
             gate,
             join,

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
-    AbsolutePath, Artefact, ArtefactDigest, ArtefactForm, Bundle, Component, Downloads, File, Gate, GateFact, Hook,
-    Join, Layout, Necessity, NodeKind, Os, PodNetwork, Provenance, Provider, Readers, RelativePath, Role, Runtime,
-    RuntimeName, RuntimeSource, S3, S3Credentials, Secret, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature,
-    Webhook,
+    AbsolutePath, Artefact, ArtefactDigest, ArtefactForm, Bundle, Component, Downloads, Extension, ExtensionName,
+    ExtensionRelease, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, PodNetwork, Provenance,
+    Provider, Readers, RelativePath, Role, Runtime, RuntimeName, RuntimeSource, S3, S3Credentials, Secret, Slot, Snap,
+    Start, Tree, Unit, UnitName, UnitNature, Webhook,
 };
 
 pub(crate) const CANARY: &str = "canary.0123456789abcdef";
