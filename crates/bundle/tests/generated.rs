@@ -58,8 +58,9 @@ impl Seen {
             hooks,
             runtime,
             trees,
-            // Tests of their own make them (node, extensions.rs).
+            // Tests of their own make these (node: extensions.rs, packages.rs).
             extensions: _,
+            packages: _,
             downloads,
             gate,
             join,

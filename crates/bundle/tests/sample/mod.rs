@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
     AbsolutePath, Artefact, ArtefactDigest, ArtefactForm, Bundle, Component, Downloads, Extension, ExtensionName,
-    ExtensionRelease, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, PodNetwork, Provenance,
-    Provider, Readers, RelativePath, Role, Runtime, RuntimeName, RuntimeSource, S3, S3Credentials, Secret, Slot, Snap,
-    Start, Tree, Unit, UnitName, UnitNature, Webhook,
+    ExtensionRelease, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, Package, PackageManager,
+    Packages, PodNetwork, Provenance, Provider, Readers, RelativePath, Role, Runtime, RuntimeName, RuntimeSource, S3,
+    S3Credentials, Secret, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature, Webhook,
 };
 
 pub(crate) const CANARY: &str = "canary.0123456789abcdef";
@@ -51,6 +51,29 @@ fn extension() -> Extension {
         },
         programs: [AbsolutePath::new("/usr/bin/kubelet").unwrap()].into(),
         read_by: tree().read_by,
+    }
+}
+
+fn packages() -> Packages {
+    let package = |name: &str, version: Option<&str>, component| Package {
+        name: name.to_owned(),
+        version: version.map(str::to_owned),
+        component,
+        read_by: Readers::default(),
+    };
+    Packages {
+        manager: PackageManager::Dnf,
+        packages: vec![
+            package("conntrack-tools", None, None),
+            package("kubectl", Some("1.36.3-150500.1.1"), Some(Component::Kubectl)),
+        ],
+        programs: vec![path("/usr/bin/kubectl")],
+        commands: vec!["conntrack".to_owned()],
+        settings: vec![path("/etc/a/text")],
+        repositories: vec![path("/etc/a/text")],
+        keys: vec!["d491d7d2".to_owned()],
+        environment: texts([("no_proxy", "10.0.0.0/8")]),
+        environment_file: None,
     }
 }
 
@@ -111,6 +134,7 @@ pub(crate) fn sample() -> Bundle {
         trees: vec![tree()],
         extensions: vec![extension()],
         downloads: Some(downloads()),
+        packages: Some(packages()),
         gate: Gate {
             path: path("/etc/kubernetes/kubelet.env"),
             environment: texts([("KUBELET_ARGS", "--v=2")]),
