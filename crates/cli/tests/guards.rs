@@ -1,7 +1,6 @@
 //! What the documents name as a guard is there: a promise, or a bug that was mended, whose test is gone is guarded by nothing.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests own their effects and may panic")]
 
-#[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod support;
 
 use std::path::{Path, PathBuf};
