@@ -378,11 +378,12 @@ fn a_crash_leaves_no_image_of_the_memory() {
     while !std::fs::read_to_string(&limits).is_ok_and(is_limited) && std::time::Instant::now() < patience {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert!(is_limited(text(&limits)), "{}", text(&limits));
+    let limits = text(&limits);
     let mut kill = program("kill");
     kill.args(["-QUIT", &child.id().to_string()]);
     finish(kill).expect(0);
     let ended = child.wait().unwrap();
+    assert!(is_limited(limits.clone()), "{limits}");
     assert_eq!((ended.signal(), ended.core_dumped()), (Some(3), false), "{ended}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the spec");
 }

@@ -5,7 +5,6 @@
 #[allow(dead_code, reason = "shared with other tests, which use the rest")]
 #[path = "../../fetch/tests/server/mod.rs"]
 mod server;
-#[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod support;
 
 use bundle::Bundle;
