@@ -138,7 +138,7 @@ impl Seen {
         let Artefact { digest, size, form, places } = artefact;
         self.value("trees.artefact.digest", digest);
         self.value("trees.artefact.size", size);
-        self.word("trees.artefact.form", form, ArtefactForm::ALL);
+        self.word("trees.artefact.form", form, [ArtefactForm::Program, ArtefactForm::TarGz]);
         self.value("trees.artefact.places", places.len());
         self.value("trees.links", links.len());
         self.either("trees.readBy", read_by.is_empty());

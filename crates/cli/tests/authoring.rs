@@ -149,7 +149,7 @@ fn an_unknown_path_names_the_nearest_one() {
     on_example("explain", &["binary"]).expect(2).says(&["kubelet.binary", "containerRuntime.binary", "say which"]);
 }
 
-/// What is there, and what nobody has without it: static pods, a proxy, a webhook.
+/// What is there, and what nobody has without it: static pods, a proxy, a webhook, packages.
 fn is_for_others(path: &Value) -> bool {
     let parts = [
         "kubeApiserver.",
@@ -160,6 +160,7 @@ fn is_for_others(path: &Value) -> bool {
         "kubeProxy.",
         "proxy.",
         "report.",
+        "packages.",
     ];
     let of_cluster = |part: &str| path.as_str().unwrap().starts_with(&format!("cluster.{part}"));
     // A machine of metal has no limit to its user data, and no size that would be known.

@@ -268,7 +268,7 @@ fn an_image_that_would_harm_a_node_or_that_systemd_would_pass_over_is_refused_by
     case("zstd", kubelet, fits).expect(2).says(&["zstd", "--make-sysext"]);
     case("empty", &[("usr/share/text", 0o644)], fits).expect(2).says(&["no program"]);
     let drop_in = [kubelet[0], ("usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", 0o644)];
-    case("drop-in", &drop_in, fits).expect(2).says(&["10-kubeadm.conf", "leave it out"]);
+    case("drop-in", &drop_in, fits).expect(2).says(&["kubelet.service.d", "leave it out"]);
     publisher.write("disk.raw", &[0; 4096]);
     publisher.publish(&["--add", "kubernetes@1=%disk.raw"]).expect(2).says(&["no squashfs image"]);
     publisher.publish(&["--make-sysext", "kubernetes@1=%kubelet"]).expect(2).says(&["has no folder"]);

@@ -49,7 +49,7 @@ fn extension() -> Extension {
             version_id: None,
             architecture: Some("x86-64".to_owned()),
         },
-        programs: [AbsolutePath::new("/usr/bin/kubelet").unwrap()].into(),
+        programs: [path("/usr/bin/kubelet")].into(),
         read_by: tree().read_by,
     }
 }

@@ -13,6 +13,7 @@ mod hooks;
 mod image;
 mod interruption;
 mod package;
+mod package_dnf;
 mod package_interruption;
 mod platform;
 mod reboot;
