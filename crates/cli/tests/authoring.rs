@@ -164,8 +164,14 @@ fn is_for_others(path: &Value) -> bool {
     ];
     let of_cluster = |part: &str| path.as_str().unwrap().starts_with(&format!("cluster.{part}"));
     // A machine of metal has no limit to its user data, and no size that would be known.
-    let of_group =
-        ["architecture", "machines.prefixDelegation", "reservation", "delivery.compression", "delivery.store.urls"];
+    let of_group = [
+        "architecture",
+        "machines.prefixDelegation",
+        "reservation",
+        "delivery.compression",
+        "delivery.store.urls",
+        "packages.repositories",
+    ];
     parts.iter().any(|part| of_cluster(part))
         || of_group.iter().any(|field| path == &format!("nodeGroups.workers.{field}"))
 }
