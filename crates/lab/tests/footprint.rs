@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// One static binary with everything in it; OpenPGP alone, to verify and to sign, is 1.3 MB of it.
-const LARGEST_BYTES: u64 = 13_000_000;
+/// One static binary with everything in it; OpenPGP alone, to verify and to sign, is 1.3 MB of it. Packages by two package managers
+/// and system extensions took 0.8 MB.
+const LARGEST_BYTES: u64 = 13_500_000;
 /// Peak resident memory of `apply`.
 const MOST_MEMORY_KIB: u64 = 10 * 1024;
 

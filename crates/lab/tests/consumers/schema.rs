@@ -243,10 +243,14 @@ fn check_and_the_schema_are_of_one_mind() {
     }
 }
 
-/// Copies beside the certificate and the manifest that they name; without those of control planes, which need a folder each.
+/// Copies beside the certificates, keys and manifests that they name; without those of control planes, which need a folder each.
 fn specs_with_their_files(folder: &std::path::Path) -> Vec<PathBuf> {
-    for name in ["ca.crt", "artefacts.json", "artefacts.json.asc", "artefacts-keys.asc"] {
-        std::fs::copy(repository().join("examples").join(name), folder.join(name)).expect("a file of the examples");
+    for entry in std::fs::read_dir(repository().join("examples")).expect("the examples") {
+        let path = entry.expect("a file of the examples").path();
+        if path.extension().is_some_and(|extension| extension != "yaml") {
+            let name = path.file_name().expect("it has a name");
+            std::fs::copy(&path, folder.join(name)).expect("a file of the examples");
+        }
     }
     let specs = specs().into_iter().enumerate().filter_map(|(index, spec)| {
         let text = std::fs::read_to_string(&spec).expect("a spec");
