@@ -32,7 +32,7 @@ fn packages_below(root: &Path) -> String {
     stdout_of(Command::new("chroot").arg(root).args(["sh", "-c", RPMS])).expect("rpm")
 }
 
-fn packages(node: &Node) -> String {
+pub(crate) fn packages(node: &Node) -> String {
     node.run(&["sh", "-c", RPMS]).expect("rpm")
 }
 
