@@ -39,6 +39,11 @@ fn version(text: &str) -> String {
     text.strip_prefix("0:").unwrap_or(text).to_owned()
 }
 
+/// What a key is called in a [`Listing`], by its last eight digits; rpm takes it as a name, too.
+pub fn key_name(digits: &str) -> String {
+    format!("{KEY}-{digits}")
+}
+
 /// Lines that are none of ours are passed over: warnings of rpm may be among them.
 pub fn parse_listing(text: &str) -> Listing {
     struct Entry {
@@ -52,7 +57,7 @@ pub fn parse_listing(text: &str) -> Listing {
         match words[..] {
             ["P", name, full, architecture, installed] => {
                 let (name, full) = match (name, full.strip_prefix("0:").unwrap_or(full).split_once('-')) {
-                    (KEY, Some((key, created))) => (format!("{KEY}-{key}"), created.to_owned()),
+                    (KEY, Some((key, created))) => (key_name(key), created.to_owned()),
                     _ => (name.to_owned(), version(full)),
                 };
                 let package = Package {

@@ -46,8 +46,6 @@ pub(crate) const PACKAGES_DEADLINE: Duration = Duration::from_secs(1800);
 
 /// The plug-in's package on Red Hat's systems.
 const VERSIONLOCK: &str = "python3-dnf-plugin-versionlock";
-/// What rpm calls a key that packages are signed by; the key's digits follow.
-const KEY: &str = "gpg-pubkey";
 /// For apt's user without rights, too.
 const ARCHIVES_MODE: u32 = 0o755;
 
@@ -301,7 +299,7 @@ fn keep(node: &Node<'_>, status: &Status, transaction: Option<&Transaction>) -> 
     let archives = transaction.iter().flat_map(|known| &known.archives);
     let archives = archives.filter_map(|file| manager.parse_archive_name(file)).map(|(name, _)| name);
     let packages = wanted(node)?;
-    let keys = packages.keys.iter().map(|key| format!("{KEY}-{key}"));
+    let keys = packages.keys.iter().map(|key| rpm::key_name(key));
     let wanted = packages.packages.iter().map(|package| package.name.clone());
     let names: BTreeSet<String> = archives.chain(keys).chain(wanted).collect();
     for name in names {
@@ -399,7 +397,7 @@ impl Family for PackageFamily {
         if record.packages.is_empty() || (node.is_preview && manager.is_dnf()) {
             return Ok(());
         }
-        let is_key = |packages: &Packages, name: &str| packages.keys.iter().any(|key| name == format!("{KEY}-{key}"));
+        let is_key = |packages: &Packages, name: &str| packages.keys.iter().any(|key| name == rpm::key_name(key));
         let wants = |packages: &Packages, name: &str| packages.find(name).is_some() || is_key(packages, name);
         let is_wanted = |name: &str| node.bundle.packages.as_ref().is_some_and(|packages| wants(packages, name));
         let removable: BTreeSet<String> = record.packages.keys().filter(|name| !is_wanted(name)).cloned().collect();
