@@ -4,12 +4,12 @@
 //! 1. the setting `/etc/nodestrap/platform`, or `nodestrap.platform=` on the kernel's command line: for machines that carry
 //!    no sign of their platform or that of another one, such as containers, which see the firmware of their host;
 //! 2. a NoCloud seed folder; 3. the firmware's words; 4. `ignition.platform.id=`, with which images are built for a platform;
-//! 5. a config drive; 6. a NoCloud volume. A machine with none of these runs on metal.
+//! 5. a config drive or a NoCloud volume, and not both. A machine with none of these runs on metal.
 
 use std::path::Path;
 
 use host::disk::Disk;
-use host::volumes::{Search, Volume, Volumes};
+use host::volumes::{Search, Volume, VolumeError, Volumes};
 
 use crate::error::CloudError;
 use crate::{Metadata, Platform, Said, dmi, nocloud, openstack};
@@ -90,24 +90,35 @@ pub fn identify(disk: &dyn Disk, volumes: &dyn Volumes) -> Result<Identified, Cl
     by_volume(volumes)
 }
 
-/// A drive that cannot be read may be anybody's, so it does not keep a volume of the next kind from being found. Where there is
-/// none, it is the failure: a machine whose platform cannot be read is not one without a platform. Two that fit end the search.
+/// All kinds are looked for: two volumes that fit, of whichever kind, are as ambiguous as two of one kind, since a disk that
+/// somebody attached could speak for the platform otherwise. A drive that cannot be read may be anybody's, so it does not keep
+/// another one from being found. Where there is none, it is the failure: a machine whose platform cannot be read is not one
+/// without a platform.
 fn by_volume(volumes: &dyn Volumes) -> Result<Identified, CloudError> {
-    let (mut by, mut failure) = (NO_MARK.to_owned(), None);
+    let (mut candidates, mut told_of, mut failure) = (Vec::new(), Vec::new(), None);
     for (platform, sought) in [(Platform::OpenStack, &openstack::DRIVE), (Platform::NoCloud, &nocloud::VOLUME)] {
         match volumes.open_labelled(sought) {
-            Ok(Search { volume: Some(volume), mut unreadable }) => {
-                unreadable.extend(failure.iter().map(ToString::to_string));
-                return Ok(found(platform, told(volume.to_string(), &unreadable), Place::Volume(volume)));
+            Ok(Search { volume, unreadable }) => {
+                candidates.extend(volume.map(|volume| (platform, volume)));
+                told_of.extend(unreadable);
             }
-            Ok(Search { volume: None, unreadable }) => by = told(NO_MARK.to_owned(), &unreadable),
-            Err(error) if error.may_pass() => failure = failure.or(Some(error)),
+            Err(error) if error.may_pass() => {
+                told_of.push(error.to_string());
+                failure = failure.or(Some(error));
+            }
             Err(error) => return Err(error.into()),
         }
     }
-    match failure {
-        Some(error) => Err(error.into()),
-        None => Ok(found(Platform::Metal, by, Place::Elsewhere)),
+    if candidates.len() > 1 {
+        let volumes = candidates.iter().map(|(_, volume)| volume.to_string()).collect();
+        return Err(VolumeError::Ambiguous { volumes }.into());
+    }
+    match (candidates.pop(), failure) {
+        (Some((platform, volume)), _) => {
+            Ok(found(platform, told(volume.to_string(), &told_of), Place::Volume(volume)))
+        }
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Ok(found(Platform::Metal, told(NO_MARK.to_owned(), &told_of), Place::Elsewhere)),
     }
 }
 
@@ -139,7 +150,13 @@ fn place(setting: Setting, disk: &dyn Disk, volumes: &dyn Volumes) -> Result<Ide
         _ => None,
     };
     let Some(sought) = sought else { return Ok(Identified { platform, by, place: Place::Elsewhere, address }) };
-    let Search { volume, unreadable } = volumes.open_labelled(sought)?;
+    let Search { volume, unreadable } = match volumes.open_labelled(sought) {
+        // It may be anybody's, and the platform has a service that can be asked all the same.
+        Err(error) if platform == Platform::OpenStack && error.may_pass() => {
+            Search { volume: None, unreadable: vec![error.to_string()] }
+        }
+        searched => searched?,
+    };
     let place = volume.map_or(Place::Elsewhere, Place::Volume);
     Ok(Identified { platform, by: told(by, &unreadable), place, address })
 }

@@ -38,7 +38,7 @@ fn signs_are_believed_in_their_order() {
         (&[AWS, command_line("ignition.platform.id=gcp")], Platform::Aws, "/sys/class/dmi/id/sys_vendor"),
         (&[command_line("ignition.platform.id=gcp")], Platform::Gce, "ignition.platform.id in /proc/cmdline"),
         (&[command_line("ignition.platform.id=qemu")], Platform::Metal, "no platform left its mark"),
-        (&[DRIVE, VOLUME], Platform::OpenStack, "/dev/disk/by-label/config-2 (config-2)"),
+        (&[DRIVE], Platform::OpenStack, "/dev/disk/by-label/config-2 (config-2)"),
         (&[VOLUME], Platform::NoCloud, "/dev/disk/by-label/CIDATA (CIDATA)"),
     ];
     for (files, wanted, by) in cases {
@@ -104,6 +104,26 @@ fn two_drives_are_ambiguous_and_named_and_nobody_believes_either() {
     let said = std::error::Error::source(&error).expect("which").to_string();
     assert!(said.contains("/CONFIG-2 (CONFIG-2) and /dev/disk/by-label/config-2 (config-2)"), "{said}");
     assert!(!error.may_pass(), "somebody has to detach one");
+}
+
+#[test]
+fn a_drive_and_a_volume_of_two_platforms_are_as_ambiguous_and_a_setting_decides() {
+    let error = identify(&machine(&[DRIVE, VOLUME])).err().expect("refused");
+    let said = std::error::Error::source(&error).expect("which").to_string();
+    assert!(said.contains("config-2 (config-2) and /dev/disk/by-label/CIDATA (CIDATA)"), "{said}");
+    assert!(!error.may_pass());
+    for (setting, wanted) in [("openstack", Platform::OpenStack), ("nocloud", Platform::NoCloud)] {
+        assert_eq!(platform(&[DRIVE, VOLUME, ("/etc/nodestrap/platform", setting)]).0, wanted);
+    }
+}
+
+#[test]
+fn a_config_drive_that_cannot_be_read_leaves_the_service_of_a_platform_that_is_known() {
+    let below = format!("{}/x", DRIVE.0);
+    let disk = machine(&[(below.as_str(), ""), ("/etc/nodestrap/platform", "openstack")]);
+    let identified = identify(&disk).expect("the service can still be asked");
+    assert!(identified.platform == Platform::OpenStack && identified.is_remote());
+    assert!(identified.by.contains("by-label/config-2"), "what was passed over is told: {}", identified.by);
 }
 
 #[test]
