@@ -78,3 +78,26 @@ fn everything_that_is_missing_or_wrong_is_named_at_once() {
     );
     assert!(found[1].1.contains("is not executable (mode 0644)"), "{found:?}");
 }
+
+/// What a bundle installs on the node has needs of its own, and a node would refuse the image for them.
+#[test]
+fn what_packages_and_extensions_need_of_an_image_is_named() {
+    let (folder, _, root) = image();
+    let render = |spec: &str, group: &str| {
+        let bundle = folder.path().join("other.json").to_str().unwrap().to_owned();
+        let _ = std::fs::remove_file(&bundle);
+        let spec = example(spec);
+        nodestrap(["render", spec.to_str().unwrap(), "--group", group, "--format", "bundle", "--out", &bundle])
+            .expect(0);
+        bundle
+    };
+    let bundle = render("packages-debian.yaml", "workers");
+    let said = nodestrap(["verify-image", "--bundle", &bundle, "--root", &root]).expect(0).out;
+    assert!(!said.contains("iptables"), "it is about to be installed: {said}");
+    let bundle = render("flatcar-sysext.yaml", "workers");
+    put(&root, "etc/os-release", "ID=flatcar\nVERSION_ID=4081.2.0\nSYSEXT_LEVEL=0.9\n", 0o644);
+    let found = findings(&bundle, &root, 4);
+    let has = |subject: &str, words: &str| found.iter().any(|(of, problem)| of == subject && problem.contains(words));
+    assert!(has("os-release", "does not fit this machine"), "{found:?}");
+    assert!(has("systemd-sysext", "there is no systemd-sysext.service"), "{found:?}");
+}

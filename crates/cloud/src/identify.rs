@@ -114,9 +114,7 @@ fn by_volume(volumes: &dyn Volumes) -> Result<Identified, CloudError> {
         return Err(VolumeError::Ambiguous { volumes }.into());
     }
     match (candidates.pop(), failure) {
-        (Some((platform, volume)), _) => {
-            Ok(found(platform, told(volume.to_string(), &told_of), Place::Volume(volume)))
-        }
+        (Some((platform, volume)), _) => Ok(found(platform, told(volume.to_string(), &told_of), Place::Volume(volume))),
         (None, Some(error)) => Err(error.into()),
         (None, None) => Ok(found(Platform::Metal, told(NO_MARK.to_owned(), &told_of), Place::Elsewhere)),
     }

@@ -5,10 +5,13 @@
 //!
 //! | looked at | wrong if |
 //! |---|---|
-//! | os-release | the bundle is for another system |
+//! | os-release | the bundle is for another system; an extension of the bundle does not fit it |
 //! | programs that the bundle does not bring | missing, not executable, or of a version that does not fit |
 //! | units that the bundle starts and does not bring | there is no such file |
 //! | `mount`, `umount` | missing: the kubelet runs them for each volume of a pod |
+//! | `iptables` or `nft`, `conntrack` | told of, if the bundle does not install them |
+//! | `systemd-sysext.service` | missing, and the bundle brings extensions; so is another extension of the same name |
+//! | dnf's plug-in versionlock | missing, and the bundle has dnf install packages |
 //! | nodestrap's own unit | there, and not enabled |
 //! | what a bootstrap leaves | there: every machine of this image would take itself for that node |
 
@@ -22,8 +25,9 @@ use serde::Serialize;
 use crate::checks::program_problem;
 use crate::complete::COMPLETE_PATH;
 use crate::facts::Os;
-use crate::prerequisites::is_in_path;
+use crate::prerequisites::{self, is_in_path};
 use crate::refusals;
+use crate::resource::package;
 
 /// Where systemd looks for units, and below which it looks for the links of enabled ones.
 const UNIT_FOLDERS: [&str; 3] = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
@@ -72,9 +76,9 @@ pub fn verify_image(
     let programs = bundle.required_programs.len();
     let mut report = ImageReport { programs, units: units.len(), findings: Vec::new(), remarks: Vec::new() };
     let os = Os::from(machine.os_release()?);
-    if let Some(refusal) = refusals::os(bundle, &os) {
-        report.find("os-release", refusal.reason);
-    }
+    let architecture = machine.architecture()?.unwrap_or_default();
+    let refused = refusals::os(bundle, &os).into_iter().chain(refusals::extensions(bundle, &os, &architecture));
+    refused.for_each(|refusal| report.find("os-release", refusal.reason));
     for path in &bundle.required_programs {
         match program_problem(disk, Path::new(path.as_str()))? {
             Some(problem) => report.find(path, problem),
@@ -90,6 +94,13 @@ pub fn verify_image(
         if !is_in_path(disk, program)? {
             report.find(program, "is not there, and the kubelet runs it for each volume of a pod".to_owned());
         }
+    }
+    report.remarks.extend(prerequisites::missed_later(disk, bundle)?);
+    for obstacle in prerequisites::sysext_obstacles(disk, bundle)? {
+        report.find("systemd-sysext", obstacle);
+    }
+    if let Some(problem) = package::missing_plugin(disk, bundle.packages.as_ref())? {
+        report.find("dnf", problem.to_owned());
     }
     check_bootstrap_unit(disk, &mut report)?;
     check_traces(disk, bundle, &mut report)?;

@@ -167,7 +167,8 @@ impl Sequence<'_> {
 
     /// Gives what waits for it: a host that lacks something is left as it is.
     fn check_host(&mut self, checked: &[&'static str]) -> Vec<&'static str> {
-        if self.bundle.trees.is_empty() && self.bundle.extensions.is_empty() {
+        let bundle = self.bundle;
+        if bundle.trees.is_empty() && bundle.extensions.is_empty() && bundle.packages.is_none() {
             return checked.to_vec();
         }
         self.add("check-host", checked, FILES_DEADLINE, Action::Check(checks::Action::CheckHost));

@@ -46,11 +46,8 @@ pub(crate) struct Missing {
 pub(crate) fn find_missing(disk: &dyn Disk, bundle: &Bundle) -> Result<Missing, StepError> {
     let failed = |error: DiskError| disk_error(&error);
     let mut reasons = links::obstacles(disk, &bundle.trees).map_err(failed)?;
-    reasons.extend(extension::links::obstacles(disk, &bundle.extensions).map_err(failed)?);
+    reasons.extend(sysext_obstacles(disk, bundle).map_err(failed)?);
     let mut missing = Missing { reasons, ..Missing::default() };
-    if !bundle.extensions.is_empty() && !has_sysext(disk).map_err(failed)? {
-        missing.reasons.push(format!("there is no {SYSEXT_UNIT}, which merges system extensions"));
-    }
     if disk.stat(Path::new(FILE_SYSTEMS)).map_err(failed)?.is_some() {
         add_programs(disk, bundle, &mut missing).map_err(failed)?;
         add_modules(disk, bundle, &mut missing).map_err(failed)?;
@@ -59,8 +56,13 @@ pub(crate) fn find_missing(disk: &dyn Disk, bundle: &Bundle) -> Result<Missing, 
     Ok(missing)
 }
 
-fn has_sysext(disk: &dyn Disk) -> Result<bool, DiskError> {
-    Ok(matches!(unit_file::find(disk, &host_name(SYSEXT_UNIT))?, Found::File { .. }))
+/// What is in the way of the bundle's extensions.
+pub(crate) fn sysext_obstacles(disk: &dyn Disk, bundle: &Bundle) -> Result<Vec<String>, DiskError> {
+    let mut obstacles = extension::links::obstacles(disk, &bundle.extensions)?;
+    if !bundle.extensions.is_empty() && !matches!(unit_file::find(disk, &host_name(SYSEXT_UNIT))?, Found::File { .. }) {
+        obstacles.push(format!("there is no {SYSEXT_UNIT}, which merges system extensions"));
+    }
+    Ok(obstacles)
 }
 
 fn add_programs(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Result<(), DiskError> {
@@ -72,26 +74,33 @@ fn add_programs(disk: &dyn Disk, bundle: &Bundle, missing: &mut Missing) -> Resu
             missing.reasons.push(format!("there is no {program}, which the kubelet runs for each volume of a pod"));
         }
     }
+    missing.remarks.extend(missed_later(disk, bundle)?);
+    Ok(())
+}
+
+/// What a node becomes Ready without, and some pods or proxies miss.
+pub(crate) fn missed_later(disk: &dyn Disk, bundle: &Bundle) -> Result<Vec<String>, DiskError> {
+    let mut remarks = Vec::new();
     // What is about to be installed is missed by nobody.
     let is_coming = |name: &str| {
         let packages = bundle.packages.iter().flat_map(|packages| &packages.packages);
         packages.into_iter().any(|package| package.name.starts_with(name))
     };
     if !is_in_path(disk, "iptables")? && !is_in_path(disk, "nft")? && !is_coming("iptables") && !is_coming("nft") {
-        missing.remarks.push(
+        remarks.push(
             "there is neither iptables nor nft on this machine: a pod that asks for a port of the host (hostPort) does not \
              start, unless the cluster's network brings its own; services need neither, if kube-proxy runs from its image"
                 .to_owned(),
         );
     }
     if !is_in_path(disk, "conntrack")? && !is_coming("conntrack") {
-        missing.remarks.push(
+        remarks.push(
             "there is no conntrack on this machine: a kube-proxy that runs without its image could not forget old \
              connections"
                 .to_owned(),
         );
     }
-    Ok(())
+    Ok(remarks)
 }
 
 pub(crate) fn is_in_path(disk: &dyn Disk, program: &str) -> Result<bool, DiskError> {

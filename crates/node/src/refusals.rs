@@ -29,7 +29,7 @@ pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
         .into_iter()
         .flatten()
         .chain(gate.refusals)
-        .chain(extensions(bundle, facts))
+        .chain(extensions(bundle, &facts.os.value, &facts.architecture.value))
         .chain(ownership::refusals(bundle, facts))
         .collect()
 }
@@ -58,14 +58,8 @@ fn runtime(bundle: &Bundle) -> Option<Refusal> {
 }
 
 /// systemd would pass over such an image, unmerge what is there, and report success.
-fn extensions(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
-    let os = &facts.os.value;
-    let system = System {
-        id: &os.id,
-        sysext_level: &os.sysext_level,
-        version_id: &os.version,
-        architecture: &facts.architecture.value,
-    };
+pub(crate) fn extensions(bundle: &Bundle, os: &Os, architecture: &str) -> Vec<Refusal> {
+    let system = System { id: &os.id, sysext_level: &os.sysext_level, version_id: &os.version, architecture };
     let refuse = |extension: &Extension| {
         let misfit = extension.release.misfit(system)?;
         Some(Refusal {

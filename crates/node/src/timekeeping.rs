@@ -19,6 +19,7 @@ use x509_parser::pem::Pem;
 
 use crate::plan::{CLOCK_DEADLINE, CLOCK_STEP};
 use crate::session::{NodeHost, load_events};
+use crate::store::JOURNAL_PATH;
 
 /// 2026-11-01, moved on with each release: a program cannot run before it was made.
 const RELEASED: Timestamp = Timestamp(1_793_491_200_000);
@@ -60,6 +61,7 @@ pub enum WrongClock {
     Expired { says: Timestamp, ended: Timestamp, whose: String },
 }
 
+const BECAUSE_OF_THE_JOURNAL: &str = "the journal of this node was written a day later";
 const SET_IT: &str =
     "let a time client set the clock (is the network up, does an NTP server answer?), or set it by hand: date -s";
 const RENEW: &str = "renew the certificates (nodestrap pki inspect and renew), render the bundle anew and deliver it";
@@ -75,6 +77,10 @@ impl WrongClock {
 
     pub(crate) fn into_step_error(self) -> StepError {
         let advice = match &self {
+            Self::Behind { because: BECAUSE_OF_THE_JOURNAL, .. } => format!(
+                "{SET_IT}; if it is right, and was ahead when the journal was written, remove {JOURNAL_PATH}: hooks then run \
+                 once more"
+            ),
             Self::Behind { .. } => {
                 format!("{SET_IT}; if it is right, what it is compared with was made by a machine whose clock is ahead")
             }
@@ -89,10 +95,11 @@ impl WrongClock {
 pub(crate) struct Known<'a> {
     disk: &'a dyn Disk,
     units: &'a dyn Units,
-    earliest: Vec<Earliest>,
+    earliest: Earliest,
     latest: Option<Latest>,
-    /// Counts only while nobody has set the clock: it may have been written by a clock that was ahead.
-    journal: Earliest,
+    /// These count only while nobody has set the clock: a journal may have been written, and a certificate made, by a clock that
+    /// was ahead; and a next authority may be delivered before it is valid.
+    unless_set: Vec<Earliest>,
 }
 
 impl<'a> Known<'a> {
@@ -103,20 +110,20 @@ impl<'a> Known<'a> {
         Self {
             disk,
             units,
-            earliest: vec![Earliest { at: RELEASED, because: "this version of nodestrap was released then" }],
+            earliest: Earliest { at: RELEASED, because: "this version of nodestrap was released then" },
             latest: None,
-            journal: Earliest { at, because: "the journal of this node was written a day later" },
+            unless_set: vec![Earliest { at, because: BECAUSE_OF_THE_JOURNAL }],
         }
     }
 
     pub(crate) fn with_bundle(mut self, bundle: &Bundle) -> Self {
-        let texts = bundle.files.iter().filter_map(|file| std::str::from_utf8(&file.content).ok());
-        self.since(texts.filter_map(newest_not_before).max());
-        // What a user's own programs read may be as old as the user likes.
+        // What a user's own programs read may be of whichever time the user likes.
         let kubelet = &bundle.join.kubelet_unit;
         let is_needed = |file: &&bundle::File| file.read_by.units.contains(kubelet) || !file.read_by.pods.is_empty();
-        let needed = bundle.files.iter().filter(is_needed);
-        let ends = needed.filter_map(|file| {
+        let needed: Vec<&bundle::File> = bundle.files.iter().filter(is_needed).collect();
+        let texts = needed.iter().filter_map(|file| std::str::from_utf8(&file.content).ok());
+        self.since(texts.filter_map(newest_not_before).max());
+        let ends = needed.iter().filter_map(|file| {
             let at = end(std::str::from_utf8(&file.content).ok()?)?;
             Some(Latest { at, whose: format!("in {:?} of the bundle", file.path.as_str()) })
         });
@@ -126,14 +133,14 @@ impl<'a> Known<'a> {
 
     fn since(&mut self, not_before: Option<Timestamp>) {
         let because = "the newest certificate of the bundle is not valid before that";
-        self.earliest.extend(not_before.map(|at| Earliest { at, because }));
+        self.unless_set.extend(not_before.map(|at| Earliest { at, because }));
     }
 
     /// The time client is asked only if its word matters: it may have to be started to answer.
     pub(crate) fn judge(&self, now: Timestamp) -> Result<Result<(), WrongClock>, DiskError> {
         let too_early = |moment: &&Earliest| now < moment.at;
         let behind = |moment: &Earliest| WrongClock::Behind { says: now, at_least: moment.at, because: moment.because };
-        if let Some(moment) = self.earliest.iter().filter(too_early).max_by_key(|moment| moment.at) {
+        if let Some(moment) = Some(&self.earliest).filter(too_early) {
             return Ok(Err(behind(moment)));
         }
         if let Some(Latest { at, whose }) = self.latest.clone().filter(|latest| latest.at < now) {
@@ -142,7 +149,7 @@ impl<'a> Known<'a> {
                 false => WrongClock::AheadOrExpired { says: now, ended: at, whose },
             }));
         }
-        match Some(&self.journal).filter(too_early) {
+        match self.unless_set.iter().filter(too_early).max_by_key(|moment| moment.at) {
             Some(moment) if !self.is_synchronised()? => Ok(Err(behind(moment))),
             _ => Ok(Ok(())),
         }
@@ -284,10 +291,33 @@ mod tests {
         assert_eq!(machine.judge(RELEASED.0, 0, None), Ok(()));
         let mut known = Known::new(&machine.disk, &machine.units, Timestamp(0));
         known.since(newest_not_before(AUTHORITY));
-        let wrong = known.judge(Timestamp(5)).expect("a disk").unwrap_err();
+        let shown = known.judge(Timestamp(5)).expect("a disk").unwrap_err().to_string();
+        assert!(shown.contains("it says 1970-01-01T00:00:00Z") && shown.contains("was released then"), "{shown}");
+        let wrong = known.judge(RELEASED).expect("a disk").unwrap_err();
         assert!(matches!(&wrong, WrongClock::Behind { because, .. } if because.contains("certificate")), "{wrong}");
-        let shown = wrong.to_string();
-        assert!(shown.contains("it says 1970-01-01T00:00:00Z") && shown.contains(NOT_BEFORE), "{shown}");
+        assert!(wrong.to_string().contains(NOT_BEFORE), "{wrong}");
+    }
+
+    #[test]
+    fn an_authority_that_is_delivered_before_it_is_valid_holds_nobody_back_whose_clock_is_set() {
+        let machine = Machine::new();
+        let judge = || {
+            let mut known = Known::new(&machine.disk, &machine.units, Timestamp(0));
+            known.since(newest_not_before(AUTHORITY));
+            known.judge(RELEASED).expect("a disk")
+        };
+        assert!(judge().is_err(), "nobody knows what time it is");
+        machine.units.set_clock_synchronised(Some(true));
+        assert_eq!(judge(), Ok(()));
+    }
+
+    #[test]
+    fn whoever_set_a_clock_back_by_hand_is_told_how_to_have_that_believed() {
+        let error = Machine::new().judge(NOW, FAR, None).unwrap_err().into_step_error();
+        assert!(
+            error.advice.as_ref().is_some_and(|advice| advice.contains("remove /var/lib/nodestrap/journal")),
+            "{error:?}"
+        );
     }
 
     #[test]

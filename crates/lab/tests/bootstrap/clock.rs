@@ -27,9 +27,9 @@ fn a_node_whose_clock_is_behind_its_certificates_waits_for_it_and_goes_on_by_its
     let Some(lab) = lab(LabOptions::default()) else { return };
     let right = SystemTime::now() + BEHIND;
     let later = Authority::create("of a later time", Validity { start: right, lifetime: DAY }).expect("an authority");
-    let lines: String = later.certificate_pem().lines().map(|line| format!("      {line}\n")).collect();
-    let group = format!("fileAssets:\n  - path: /etc/example/later.crt\n    content: |\n{lines}");
-    let spec = WorkerSpec { group, ..WorkerSpec::of(&lab) };
+    // The next authority of the cluster beside today's.
+    let spec = WorkerSpec::of(&lab);
+    let spec = WorkerSpec { authority_pem: [spec.authority_pem.as_str(), later.certificate_pem()].concat(), ..spec };
     let machine = lab.add_node(node("n1", &user_data(&spec))).expect("boots");
     wait_until_said(&machine, "the clock of this machine is wrong");
     wait_until_said(&machine, "the newest certificate of the bundle is not valid before that");

@@ -24,6 +24,7 @@ use bundle::resource::package::{compare, missing_program};
 use bundle::resource::{Aspect, Difference};
 use bundle::{Package, PackageManager, Packages};
 use engine::{Condition, History, StepContext, StepError};
+use host::disk::{Disk, DiskError};
 use host::files;
 use host::packages::{Status, rpm};
 use serde::{Deserialize, Serialize};
@@ -124,17 +125,21 @@ fn check_manager(node: &Node<'_>, manager: PackageManager) -> Result<Condition, 
         return Err(StepError::permanent(message)
             .with_advice("apply it on a machine, or use source: tree or preinstalled for a folder"));
     }
-    if manager == PackageManager::Dnf {
-        let settings = node.tools.disk.stat(Path::new(rpm::LOCKS_SETTINGS_PATH)).map_err(|error| disk_error(&error))?;
-        let is_wanted = |name: &str| wanted(node).is_ok_and(|packages| packages.find(name).is_some());
-        if settings.is_none() && !is_wanted(VERSIONLOCK) {
-            let message =
-                "dnf has no plug-in versionlock here, so nothing would keep an update from replacing the kubelet";
-            let advice = format!("put {VERSIONLOCK} into the image, or among packages.prerequisites");
-            return Err(StepError::needs_operator(message).with_advice(advice));
-        }
+    let packages = node.bundle.packages.as_ref();
+    if let Some(problem) = missing_plugin(node.tools.disk, packages).map_err(|error| disk_error(&error))? {
+        let advice = format!("put {VERSIONLOCK} into the image, or among packages.prerequisites");
+        return Err(StepError::needs_operator(problem).with_advice(advice));
     }
     Ok(Condition::AlreadySo)
+}
+
+/// Where packages are held by a plug-in that is not there, and that the bundle does not install either.
+pub(crate) fn missing_plugin(disk: &dyn Disk, packages: Option<&Packages>) -> Result<Option<&'static str>, DiskError> {
+    let by_dnf = packages.filter(|packages| packages.manager == PackageManager::Dnf);
+    let is_coming = by_dnf.is_none_or(|packages| packages.find(VERSIONLOCK).is_some());
+    let is_there = is_coming || disk.stat(Path::new(rpm::LOCKS_SETTINGS_PATH))?.is_some();
+    Ok((!is_there)
+        .then_some("dnf has no plug-in versionlock here, so nothing would keep an update from replacing the kubelet"))
 }
 
 fn wanted<'n>(node: &'n Node<'_>) -> Result<&'n Packages, StepError> {

@@ -232,13 +232,13 @@ impl Inputs<'_> {
                 if let Err(invalid) = validate_component_version(version.value.as_str()) {
                     check.report(Some(&version.origin), invalid.message, invalid.advice.unwrap_or_default());
                 }
-                self.check_version(component, version, check);
+                self.check_version(component, version, "+example.1", check);
                 Some(version.clone())
             }
             (SourceKind::Tree, None) => Some(self.default_version(component)),
             (SourceKind::Sysext, version) if extension_of(component).1 == component => match version {
                 Some(version) => {
-                    self.check_version(component, version, check);
+                    self.check_version(component, version, "+example.1", check);
                     Some(version.clone())
                 }
                 None => Some(self.default_version(component)),
@@ -254,7 +254,11 @@ impl Inputs<'_> {
                 // How a containerd of the image is configured hangs on its version; of others nothing does.
                 if component != Component::Containerd {
                     let message = format!("the image brings {component}, whichever version that is");
-                    check.report(Some(&version.origin), message, "write source: tree too, or leave out the version");
+                    check.report(
+                        Some(&version.origin),
+                        message,
+                        "write source: tree or package too, or leave out the version",
+                    );
                 }
                 Some(version.clone())
             }
@@ -278,7 +282,7 @@ impl Inputs<'_> {
         };
         let version = match (&spec.version, component) {
             (Some(version), _) => {
-                self.check_version(component, version, check);
+                self.check_version(component, version, "-1.2", check);
                 Some(version.clone())
             }
             (None, Component::Kubelet | Component::Kubectl) => Some(self.first_build(manager)),
@@ -347,7 +351,13 @@ impl Inputs<'_> {
     }
 
     /// A kubelet may be of somebody's own build, and is of the release that it is configured for all the same.
-    fn check_version(&self, component: Component, version: &Setting<ComponentVersion>, check: &Check<'_>) {
+    fn check_version(
+        &self,
+        component: Component,
+        version: &Setting<ComponentVersion>,
+        example: &str,
+        check: &Check<'_>,
+    ) {
         if component != Component::Kubelet {
             return;
         }
@@ -360,7 +370,7 @@ impl Inputs<'_> {
             check.report(
                 Some(&version.origin),
                 format!("the kubelet is of the release that the group runs, {wanted}"),
-                format!("write kubernetesVersion; here only another build of it, such as {wanted}+example.1"),
+                format!("write kubernetesVersion; here only another build of it, such as {wanted}{example}"),
             );
         }
     }
@@ -380,7 +390,11 @@ impl Inputs<'_> {
                 format!(
                     "{os} has no package manager that nodestrap knows: apt is debian's and ubuntu's, dnf rhel's and al2023's"
                 ),
-                "write preinstalled or tree, or use another system",
+                match (os, self.traits.programs) {
+                    (Os::Flatcar, _) => "write sysext or preinstalled, or use another system",
+                    (_, Some(_)) => "write tree or preinstalled, or use another system",
+                    (_, None) => "write preinstalled, or use another system",
+                },
             ),
             SourceKind::Package if of.contains(&Component::Containerd) && self.runtime != Runtime::Containerd => {
                 refuse(

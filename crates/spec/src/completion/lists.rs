@@ -270,6 +270,15 @@ const NO_PLACE: &[(&str, &str)] = &[
     ("/var/lib/nodestrap-saved", "a reset keeps there what somebody changed"),
     ("/var/lib/kubelet/kubeconfig", "the kubelet gets it when it joins"),
     ("/var/lib/kubelet/pki/kubelet-client-current.pem", "the kubelet gets it when it joins"),
+    ("/run/cluster-api", "nodestrap says there how a bootstrap ended"),
+    ("/var/run/cluster-api", "nodestrap says there how a bootstrap ended"),
+    ("/var/cache/nodestrap-packages", "nodestrap downloads packages into it"),
+    ("/opt/extensions/containerd", "nodestrap keeps images of system extensions there"),
+    ("/opt/extensions/kubernetes", "nodestrap keeps images of system extensions there"),
+    ("/etc/extensions/containerd.raw", "nodestrap switches a system extension by it"),
+    ("/etc/extensions/containerd-flatcar.raw", "nodestrap switches a system extension by it"),
+    ("/etc/extensions/kubernetes.raw", "nodestrap switches a system extension by it"),
+    ("/etc/dnf/plugins/versionlock.list", "packages are held by it"),
 ];
 
 /// What nodestrap writes, and where to say it instead.
@@ -282,6 +291,7 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("/etc/systemd/system/kubelet.service", "add a drop-in for it with units"),
     ("/etc/nodestrap/bundle.json", "it is the bundle itself"),
     ("/etc/nodestrap/network.json", "write networking of the Cluster"),
+    ("/etc/cni/net.d/10-nodestrap.conflist", "write networking of the Cluster"),
     ("/etc/nodestrap/webhook.json", "write report of the Cluster"),
     ("/etc/sysctl.d/90-nodestrap.conf", "write sysctls"),
     ("/etc/sysctl.d/91-nodestrap-user.conf", "write sysctls"),

@@ -1,6 +1,8 @@
 //! What the package managers of nodes are told: where packages come from, and which the host needs besides.
 
-use bundle::PackageManager;
+use std::collections::BTreeMap;
+
+use bundle::{Component, PackageManager};
 
 use super::lists::{self, report_twice};
 use super::{Check, default, derived, ours};
@@ -39,10 +41,28 @@ pub(super) fn complete_packages(inputs: &Inputs<'_>, check: &Check<'_>) -> Compl
         "the repositories of the image",
     );
     let manager = PackageManager::of(os.value);
-    if let Some(manager) = manager.filter(|_| components.has(SourceKind::Package)) {
+    let prerequisites = prerequisites(inputs, manager, check);
+    let installs = components.has(SourceKind::Package) || !prerequisites.value.is_empty();
+    if let Some(manager) = manager.filter(|_| installs) {
         repositories.value.iter().for_each(|repository| check_suite(repository, manager, check));
     }
-    CompletePackages { repositories, prerequisites: prerequisites(inputs, manager, check) }
+    report_shared_packages(components, check);
+    CompletePackages { repositories, prerequisites }
+}
+
+/// A package is installed once, at one version: two components that name it would be two wishes for one thing.
+fn report_shared_packages(components: &CompleteComponents, check: &Check<'_>) {
+    let mut owners: BTreeMap<&str, (Component, &Origin)> = BTreeMap::new();
+    for (component, package, _) in components.packages() {
+        let Some((owner, origin)) = owners.insert(package.value.as_str(), (component, &package.origin)) else {
+            continue;
+        };
+        check.report(
+            user([Some(&package.origin), Some(origin), None]),
+            format!("the package \"{}\" is named for {owner} and for {component}", package.value),
+            "name it for one of them, and leave out the other: it comes along",
+        );
+    }
 }
 
 /// By themselves only where packages are installed anyway; beside trees where somebody asks for it; else never.
