@@ -8,7 +8,14 @@ use std::process::{Command, Output, Stdio};
 use lab::output_text;
 
 /// Those that no other test goes all the way, and those that need a service which outlives the command.
-const FLOWS: [(&str, &str); 3] = [("n1", "image"), ("n2", "store"), ("n3", "eksctl-al2")];
+const FLOWS: [(&str, &str); 6] = [
+    ("n1", "image"),
+    ("n2", "store"),
+    ("n3", "eksctl-al2"),
+    ("n4", "package"),
+    ("n5", "package-dnf"),
+    ("n6", "sysext"),
+];
 
 /// One lab for a test, down when this is dropped.
 struct Commands {
@@ -58,7 +65,8 @@ fn each_flow_ends_in_a_ready_node_whose_services_outlive_the_command() {
     for (node, flow) in FLOWS {
         let said = lab.done(&["node", "add", node, "--flow", flow]);
         assert!(said.contains(&format!("{node} is Ready")), "{said}");
-        assert!(lab.done(&["shell", node, "--", "nodestrap", "status"]).contains("Ready"));
+        let program = if flow == "sysext" { "/opt/bin/nodestrap" } else { "nodestrap" };
+        assert!(lab.done(&["shell", node, "--", program, "status"]).contains("Ready"));
     }
     let ready = lab.done(&["kubectl", "get", "nodes", "--no-headers"]);
     assert_eq!(ready.lines().filter(|line| line.split_whitespace().nth(1) == Some("Ready")).count(), FLOWS.len());
