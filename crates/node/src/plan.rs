@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bundle::{BUNDLE_PATH, Bundle, FOLDERS, Slot, Snap, Start, UnitName};
+use bundle::{BUNDLE_PATH, Bundle, FOLDERS, SPENDING_UNIT, Slot, Snap, Start, UnitName};
 use engine::{Plan, PlanError, Step, StepId};
 use serde::{Deserialize, Serialize};
 
@@ -421,6 +421,10 @@ impl Sequence<'_> {
             self.add("retire-archives", &["open-gate"], FILES_DEADLINE, retire);
         }
         released.push("open-gate".to_owned());
+        if let Some(unit) = self.bundle.units.iter().map(|unit| &unit.name).find(|name| *name == SPENDING_UNIT) {
+            let spend = credential::Action::SpendCredentials { unit: unit.clone() };
+            self.add("spend-credentials", &released, FILES_DEADLINE, Action::Credential(spend));
+        }
         self.add_hooks(Slot::AfterKubelet, &released);
     }
 

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use bundle::Bundle;
+use bundle::{Bundle, SPENDING_UNIT};
 use data_encoding::BASE64;
 use engine::RunOutcome;
 use host::disk::{Disk as _, Kind};
@@ -20,8 +20,15 @@ const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 const DATED: &str = "kubelet-client-2026-01-01-00-00-00.pem";
 const SERVER: &str = "https://10.0.0.10:6443";
 
+/// A certificate and its key, as far as anybody but a kubelet looks.
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----\nMAA=\n\
+                   -----END EC PRIVATE KEY-----\n";
+
+/// A year from the day before.
+const STRANGER_MADE: u64 = 1_795_000_000;
+
 fn stranger() -> String {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(STRANGER_MADE);
     let day = Duration::from_secs(86_400);
     Authority::create("kubernetes", pki::Validity { start: now - day, lifetime: day * 365 })
         .expect("an authority")
@@ -152,8 +159,12 @@ fn a_renamed_api_server_and_a_rotated_authority_are_followed_and_the_node_stays(
         let jobs = node.units.jobs().len();
         expect_converged(&node.apply(&bundle, 0).expect("runs"), "followed");
         assert_eq!(read(&node, KUBECONFIG), Some(kubeconfig(SERVER, &own)));
-        assert_eq!(read(&node, CURRENT).as_deref(), Some("certificate and key\n"), "nothing is destroyed");
-        assert_eq!(node.units.jobs()[jobs..], [UnitName("kubelet.service".to_owned())], "it reads it when it starts");
+        assert_eq!(read(&node, CURRENT).as_deref(), Some(PEM), "nothing is destroyed");
+        assert_eq!(
+            node.units.jobs()[jobs..],
+            ["kubelet.service", SPENDING_UNIT].map(|unit| UnitName(unit.to_owned())),
+            "it reads it when it starts"
+        );
         assert!(saved(&node).is_empty());
         assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
     }
@@ -219,7 +230,7 @@ fn whoever_dies_while_setting_a_lone_certificate_aside_finishes_it_in_the_same_f
             expect_converged(&node.apply(&bundle, 0).expect("runs"), &case);
             assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"], "{case}");
             let [folder] = saved(&node).try_into().expect("one folder");
-            for (name, content) in [(DATED, "certificate and key\n"), ("kubelet-client.key", "an older key\n")] {
+            for (name, content) in [(DATED, PEM), ("kubelet-client.key", "an older key\n")] {
                 let copy = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{name}");
                 assert_eq!(read(&node, &copy).as_deref(), Some(content), "{case}");
             }
@@ -260,5 +271,5 @@ fn a_kubeconfig_that_names_a_server_and_no_authority_stays() {
     join(&node, &text);
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
     assert_eq!(read(&node, KUBECONFIG), Some(text));
-    assert_eq!(read(&node, CURRENT).as_deref(), Some("certificate and key\n"));
+    assert_eq!(read(&node, CURRENT).as_deref(), Some(PEM));
 }

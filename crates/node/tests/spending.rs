@@ -5,10 +5,11 @@ mod support;
 
 use std::path::Path;
 
-use bundle::{BUNDLE_PATH, Bundle};
+use bundle::{BUNDLE_PATH, Bundle, SPENDING_UNIT};
 use engine::RunOutcome;
 use host::disk::{Disk, Kind};
 use host::fake::{Crash, FakeDisk, Moment};
+use host::units::UnitName;
 use node::{KEPT_BUNDLES_FOLDER, KEPT_PLATFORM_PATH, Verdict};
 use serde_json::json;
 use support::{FakeNode, GATE, bundle, clock, expect_converged};
@@ -152,21 +153,42 @@ fn needs_the_bundle_again(lose: impl Fn(&FakeNode)) {
     assert_eq!(all_holders(&node, &token), [""; 0]);
 }
 
+fn with_another_token(bundle: &Bundle) -> Bundle {
+    let mut other = bundle.clone();
+    let file = other.files.iter_mut().find(|file| file.path == bundle.join.bootstrap_kubeconfig).expect("it is there");
+    let content = file.content.text().expect("text").replace(&token(bundle), "fedcba.fedcba9876543210");
+    file.content = content.into();
+    other
+}
+
 #[test]
 fn other_credentials_are_written_to_a_node_that_spent_its_first() {
     let bundle = bundle();
     let node = joined(&bundle);
     spend(&node);
-    let mut other = bundle.clone();
+    let other = with_another_token(&bundle);
     let place = other.join.bootstrap_kubeconfig.clone();
-    let file = other.files.iter_mut().find(|file| file.path == place).expect("it is there");
-    let content = file.content.text().expect("text").replace(&token(&bundle), "fedcba.fedcba9876543210");
-    file.content = content.clone().into();
+    let content = other.file(&place).expect("it is there").content.text().expect("text").to_owned();
     write(&node.disk, BUNDLE_PATH, &other.to_json());
     // Not applied yet: what was spent is not what was delivered.
     assert!(node::find_spendable(&node.disk).expect("looked").is_none());
     expect_converged(&node.apply(&other, 0).expect("runs"), "another token");
     assert_eq!(read(&node.disk, &place), Some(content));
+}
+
+/// No kubelet is restarted for a token, and with its next start the unit might come too late.
+#[test]
+fn a_token_that_comes_to_a_node_that_has_joined_is_taken_away_without_a_restart_of_the_kubelet() {
+    let bundle = bundle();
+    let node = joined(&bundle);
+    spend(&node);
+    let unit = |name: &str| UnitName(name.to_owned());
+    let before = (node.units.runs(&unit("kubelet.service")), node.units.runs(&unit(SPENDING_UNIT)));
+    let other = with_another_token(&bundle);
+    expect_converged(&node.apply(&other, 0).expect("runs"), "another token");
+    let after = (node.units.runs(&unit("kubelet.service")), node.units.runs(&unit(SPENDING_UNIT)));
+    assert_eq!(after, (before.0, before.1 + 1));
+    assert_eq!(node.apply(&other, 0).expect("runs").outcome, RunOutcome::NothingToDo, "it is asked once");
 }
 
 #[test]
