@@ -62,7 +62,7 @@ pub use session::{
     apply_delivery, apply_prepared, load_events, prepare, preview,
 };
 pub use spending::{Spendable, cannot_join, find_spendable, spend};
-pub use status::{Blocked, Phase, Status, observe_status};
+pub use status::{Blocked, Phase, Status, find_ended_certificate, observe_status};
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
 pub use timekeeping::{WrongClock, wait_for_clock};
 pub use told::{

@@ -65,7 +65,7 @@ fn read(node: &FakeNode, path: &str) -> Option<String> {
 /// A kubelet joined here: its kubeconfig, a certificate by date, and the link to it.
 fn join(node: &FakeNode, kubeconfig: &str) {
     write(node, KUBECONFIG, kubeconfig);
-    write(node, &format!("/var/lib/kubelet/pki/{DATED}"), "certificate and key\n");
+    write(node, &format!("/var/lib/kubelet/pki/{DATED}"), PEM);
     write(node, "/var/lib/kubelet/pki/kubelet.crt", "self-signed\n");
     node.disk.uncounted().symlink(DATED, Path::new(CURRENT)).expect("linked");
 }
@@ -95,7 +95,7 @@ fn credentials_of_a_former_life_are_set_aside_and_never_taken_for_joined() {
     let [folder] = saved(&node).try_into().expect("one folder");
     let kept = |path: &str| read(&node, &format!("{SAVED_FOLDER}/{folder}{path}"));
     assert_eq!(kept(KUBECONFIG).as_deref(), Some(foreign.as_str()));
-    assert_eq!(kept(&format!("/var/lib/kubelet/pki/{DATED}")).as_deref(), Some("certificate and key\n"));
+    assert_eq!(kept(&format!("/var/lib/kubelet/pki/{DATED}")).as_deref(), Some(PEM));
     assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
 
     join(&node, &kubeconfig(SERVER, &own_authority(&bundle)));
@@ -106,6 +106,29 @@ fn credentials_of_a_former_life_are_set_aside_and_never_taken_for_joined() {
     let told = report.step("tell-of-credentials").and_then(|step| step.detail.clone()).unwrap_or_default();
     assert!(told.contains(&folder), "{told}");
     assert_eq!(saved(&node), [folder]);
+}
+
+/// Of a node that was off for longer than its certificate was good for.
+#[test]
+fn a_certificate_that_has_ended_is_named() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+    join(&node, &kubeconfig(SERVER, &own_authority(&bundle)));
+    let key = PEM.split_once("-----END CERTIFICATE-----\n").expect("two blocks").1;
+    write(&node, &format!("/var/lib/kubelet/pki/{DATED}"), &(stranger() + key));
+    assert_eq!(phase(&node, &bundle), Phase::Joined);
+    let ended = |seconds: u64| {
+        node::find_ended_certificate(&node.disk, &bundle, engine::Timestamp(seconds * 1000)).expect("looked")
+    };
+    assert!(ended(STRANGER_MADE + 86_400 * 363).is_none());
+    let blocked = ended(STRANGER_MADE + 86_400 * 365).expect("it has ended");
+    assert_eq!(blocked.by, "join");
+    assert!(
+        blocked.reason.contains("wrong clock or expired") && blocked.reason.contains(CURRENT),
+        "{}",
+        blocked.reason
+    );
 }
 
 #[test]
@@ -138,7 +161,7 @@ fn whoever_dies_while_setting_aside_loses_nothing_and_never_leaves_the_certifica
             expect_converged(&node.apply(&bundle, 0).expect("runs"), &case);
             let [folder] = saved(&node).try_into().expect("one folder");
             let certificate = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{DATED}");
-            assert_eq!(read(&node, &certificate).as_deref(), Some("certificate and key\n"), "{case}");
+            assert_eq!(read(&node, &certificate).as_deref(), Some(PEM), "{case}");
         }
     }
 }
@@ -197,7 +220,7 @@ fn a_certificate_that_nobody_vouches_for_is_set_aside_on_a_machine_that_never_wa
         assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"], "{text:?}");
         let [folder] = saved(&node).try_into().expect("one folder");
         let certificate = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{DATED}");
-        assert_eq!(read(&node, &certificate).as_deref(), Some("certificate and key\n"));
+        assert_eq!(read(&node, &certificate).as_deref(), Some(PEM));
         assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
     }
 }

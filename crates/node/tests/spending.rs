@@ -14,6 +14,10 @@ use node::{KEPT_BUNDLES_FOLDER, KEPT_PLATFORM_PATH, Verdict};
 use serde_json::json;
 use support::{FakeNode, GATE, bundle, clock, expect_converged};
 
+/// What is in the blocks, nobody but a kubelet wants to know.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
+
 /// What a kubelet gets for a token, and writes beside it.
 fn join(node: &FakeNode, bundle: &Bundle) {
     let server = &bundle.join.api_server;
@@ -22,7 +26,7 @@ fn join(node: &FakeNode, bundle: &Bundle) {
          name: x\ncurrent-context: x\nkind: Config\n"
     );
     write(&node.disk, &bundle.join.kubeconfig, &kubeconfig);
-    write(&node.disk, &bundle.join.client_certificate, "-----BEGIN CERTIFICATE-----\n");
+    write(&node.disk, &bundle.join.client_certificate, &(CERTIFICATE.to_owned() + KEY));
 }
 
 fn write(disk: &FakeDisk, path: &str, text: &str) {
@@ -119,6 +123,20 @@ fn a_kubelet_that_lost_its_certificate_needs_the_bundle_again() {
     });
 }
 
+/// Kubelets do not sync it.
+#[test]
+fn a_kubelet_whose_certificate_is_not_whole_needs_the_bundle_again() {
+    let path = bundle().join.client_certificate;
+    for damaged in ["", "\0\0\0\0", CERTIFICATE, KEY, "-----BEGIN CERTIFICATE-----\nMA"] {
+        needs_the_bundle_again(|node| write(&node.disk, &path, damaged));
+    }
+    needs_the_bundle_again(|node| {
+        host::files::remove_durable(&node.disk, path.as_path()).expect("removed");
+        let gone = "kubelet-client-2026-01-01-00-00-00.pem";
+        node.disk.uncounted().symlink(gone, path.as_path()).expect("linked");
+    });
+}
+
 /// It would look for what it joined with, whatever certificate it has.
 #[test]
 fn a_kubelet_that_lost_its_kubeconfig_needs_the_bundle_again() {
@@ -148,6 +166,7 @@ fn needs_the_bundle_again(lose: impl Fn(&FakeNode)) {
     assert!(!node.gate_is_open());
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "delivered again");
     assert!(all_holders(&node, &token).contains(&bundle.join.bootstrap_kubeconfig.to_string()));
+    host::files::remove_durable(&node.disk, bundle.join.client_certificate.as_path()).expect("removed");
     join(&node, &bundle);
     spend(&node);
     assert_eq!(all_holders(&node, &token), [""; 0]);

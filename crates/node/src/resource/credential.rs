@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use bundle::resource::{Aspect, Difference};
 use bundle::{Bundle, Join, UnitName, sha256_hex};
 use data_encoding::BASE64;
-use engine::{Condition, History, StepContext, StepError};
+use engine::{Condition, History, StepContext, StepError, Timestamp};
 use host::disk::{Disk, DiskError, Kind, Look};
 use host::files::{self, FileError};
 use host::units::ActiveState;
 use serde::{Deserialize, Serialize};
+use x509_parser::pem::Pem;
 
 use super::file::{FILES_DEADLINE, SAVED_FOLDER};
 use super::record::Record;
@@ -28,6 +29,7 @@ use crate::kubeconfig::{Destination, names_a_server, parse_destination};
 use crate::reset::ResetAction;
 use crate::spending::find_spendable;
 use crate::store::STATE_FOLDER_MODE;
+use crate::timekeeping;
 
 pub(crate) struct Credentials;
 
@@ -113,9 +115,18 @@ fn saved_as(content: &[u8]) -> String {
     format!("{SAVED_FOLDER}/credentials-{}", &sha256_hex(content)[..FOLDER_DIGITS])
 }
 
-/// Whether the kubelet has a certificate of its own, of whichever cluster.
+/// Whether the kubelet has a certificate of its own, of whichever cluster, and its key. It syncs neither, so after a power cut
+/// the link may lead nowhere, or to an empty file or zero bytes.
 fn has_certificate(disk: &dyn Disk, join: &Join) -> Result<bool, DiskError> {
-    Ok(disk.stat(join.client_certificate.as_path())?.is_some())
+    let pem = disk.read(join.client_certificate.as_path(), LIMIT)?.unwrap_or_default();
+    let labels: Vec<String> = Pem::iter_from_buffer(&pem).map_while(Result::ok).map(|block| block.label).collect();
+    Ok(labels.iter().any(|label| label == "CERTIFICATE") && labels.iter().any(|label| label.ends_with("PRIVATE KEY")))
+}
+
+/// When the kubelet's own certificate ended, if it has. It renews one that is still good; after that it can only join anew.
+pub(crate) fn ended(disk: &dyn Disk, join: &Join, now: Timestamp) -> Result<Option<Timestamp>, DiskError> {
+    let pem = disk.read(join.client_certificate.as_path(), LIMIT)?.unwrap_or_default();
+    Ok(timekeeping::end(&String::from_utf8_lossy(&pem)).filter(|end| *end < now))
 }
 
 /// Whether the kubelet can do without what it joins with: it has a certificate, and a kubeconfig that leads to a server, of
