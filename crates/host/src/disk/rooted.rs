@@ -28,6 +28,8 @@ pub(super) const BASE: OFlags = OFlags::CLOEXEC;
 /// The kernel answers `EAGAIN` when a rename elsewhere raced with `..`; it asks to try again.
 pub(super) const RESOLVE_ATTEMPTS: u32 = 64;
 /// For whoever must not wait for the other end of a named pipe, nor make a terminal theirs.
+/// Where packages and most hooks write; nobody unmounts one of these on a machine that runs.
+const SYSTEM_FOLDERS: [&str; 8] = ["/", "/etc", "/opt", "/srv", "/usr", "/var", "/var/lib", "/var/log"];
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 pub struct RootedDisk {
@@ -145,6 +147,13 @@ impl RootedDisk {
         match self.held.find(&self.folder(parent)?)? {
             Some(held) => Ok(retry(|| rustix::fs::syncfs(&held))?),
             None => Ok(()),
+        }
+    }
+
+    fn hold_folder(&self, folder: &Path) -> io::Result<()> {
+        match self.folder(folder) {
+            Err(error) if is_absent(&error) => Ok(()),
+            opened => self.held.hold(&opened?),
         }
     }
 
@@ -543,6 +552,13 @@ impl Disk for RootedDisk {
             }
             Extent::Everything => self.sync_everything_here(),
         }
+    }
+
+    fn hold_system_folders(&self) -> Result<(), DiskError> {
+        let hold = |folder: &Path| {
+            self.hold_folder(folder).map_err(|source| DiskError::new("open the file system of", folder, source))
+        };
+        SYSTEM_FOLDERS.map(Path::new).into_iter().try_for_each(hold)
     }
 
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {
