@@ -266,7 +266,9 @@ impl Sequence<'_> {
         let before = self.install_packages(before, facts);
         let files = self.files(Early::No);
         let commit = file::Action::CommitFiles { files: files.clone() };
-        self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::File(commit));
+        // Whose credentials a kubelet has may be told by an authority in a file that is about to be replaced.
+        let settled = [before.as_slice(), &[CREDENTIALS_STEP.to_owned()]].concat();
+        self.add(COMMIT_STEP, &settled, FILES_DEADLINE, Action::File(commit));
         let verify = file::Action::VerifyFiles { files };
         self.add("verify-files", &[COMMIT_STEP], FILES_DEADLINE, Action::File(verify));
         let mut switched = vec![COMMIT_STEP];

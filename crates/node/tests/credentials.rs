@@ -78,6 +78,23 @@ fn saved(node: &FakeNode) -> Vec<String> {
     node.disk.list(Path::new(SAVED_FOLDER)).expect("listed")
 }
 
+/// As some installers write it: the authority lies in a file that the bundle brings, too.
+#[test]
+fn credentials_that_name_their_authority_by_a_path_are_judged_before_that_file_is_replaced() {
+    let bundle = rich_bundle();
+    for order in 0..40 {
+        let node = FakeNode::new(&bundle);
+        let embedded = kubeconfig("https://old:6443", "");
+        let named =
+            embedded.replace("certificate-authority-data: ", "certificate-authority: /etc/kubernetes/pki/ca.crt");
+        assert_ne!(named, embedded);
+        write(&node, "/etc/kubernetes/pki/ca.crt", &stranger());
+        join(&node, &named);
+        expect_converged(&node.apply(&bundle, order).expect("runs"), "first");
+        assert_eq!(read(&node, KUBECONFIG), None, "order {order}: it is of another cluster");
+    }
+}
+
 /// The issuer has the same name as the cluster's authority, as with every cluster that kubeadm or nodestrap makes.
 #[test]
 fn credentials_of_a_former_life_are_set_aside_and_never_taken_for_joined() {
