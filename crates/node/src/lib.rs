@@ -53,7 +53,7 @@ pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, plan_reset, preview_reset, reset};
 pub use resource::Ownership;
 pub use resource::file::{PlannedFile, SAVED_FOLDER};
-pub use resource::gate::{GateState, is_any_open as is_gate_open, observe as observe_gate};
+pub use resource::gate::{GateOwner, GateState, is_any_open as is_gate_open, observe as observe_gate};
 pub use resource::tree::PlannedTree;
 pub use resource::tree::retire::{Outdated, find_outdated, retire_outdated};
 pub use resource::tree::steady::wait_for_kubelet;
