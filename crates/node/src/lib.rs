@@ -61,7 +61,7 @@ pub use session::{
     Adopt, Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
     apply_delivery, apply_prepared, load_events, prepare, preview,
 };
-pub use spending::{Spendable, cannot_join, find_spendable, spend};
+pub use spending::{Spendable, Spent, cannot_join, find_spendable, spend};
 pub use status::{Blocked, Phase, Status, find_ended_certificate, observe_status};
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
 pub use timekeeping::{WrongClock, wait_for_clock};

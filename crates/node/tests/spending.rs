@@ -172,6 +172,51 @@ fn needs_the_bundle_again(lose: impl Fn(&FakeNode)) {
     assert_eq!(all_holders(&node, &token), [""; 0]);
 }
 
+/// Of `apply --bundle` before the first token was spent, and of power cuts.
+#[test]
+fn a_token_is_gone_from_what_nobody_reads_any_more_or_nobody_can_read() {
+    let first = bundle();
+    let (node, second) = (joined(&first), with_another_token(&first));
+    let tokens = [token(&first), token(&second)];
+    expect_converged(&node.apply(&second, 0).expect("runs"), "another one");
+    write(&node.disk, BUNDLE_PATH, &second.to_json());
+    for (name, bundle) in [(".x.json.nodestrap-new", &first), ("torn.json", &second)] {
+        let text = bundle.to_json();
+        let end = text.rfind(&token(bundle)).expect("it is there") + token(bundle).len();
+        write(&node.disk, &format!("{KEPT_BUNDLES_FOLDER}/{name}"), &text[..end]);
+    }
+    let kept = format!("{KEPT_BUNDLES_FOLDER}/{}.json", first.digest().hex());
+    host::files::remove_durable(&node.disk, Path::new(&kept)).expect("removed");
+    spend(&node);
+    assert_eq!(tokens.each_ref().map(|token| all_holders(&node, token)), [Vec::<String>::new(), Vec::new()]);
+    let platform = read(&node.disk, KEPT_PLATFORM_PATH).expect("what it said of the machine stays");
+    assert!(platform.contains("instanceId"), "{platform}");
+    assert_nothing_is_missed(&node, &second);
+
+    let node = joined(&first);
+    host::files::remove_durable(&node.disk, Path::new(BUNDLE_PATH)).expect("removed");
+    let whole = read(&node.disk, KEPT_PLATFORM_PATH).expect("it is there");
+    write(&node.disk, KEPT_PLATFORM_PATH, &whole[..whole.len() - 2]);
+    spend(&node);
+    assert_eq!(all_holders(&node, &tokens[0]), [""; 0]);
+}
+
+#[test]
+fn a_bundle_that_cannot_be_looked_into_is_told_of() {
+    let bundle = bundle();
+    for make in [
+        |disk: &dyn Disk| disk.symlink("elsewhere.json", Path::new(BUNDLE_PATH)).expect("linked"),
+        |disk: &dyn Disk| disk.make_folder(Path::new(BUNDLE_PATH), 0o700).expect("made"),
+    ] {
+        let node = joined(&bundle);
+        host::files::remove_durable(&node.disk, Path::new(BUNDLE_PATH)).expect("removed");
+        make(&node.disk.uncounted());
+        let spendable = node::find_spendable(&node.disk).expect("looked").expect("something is left");
+        let spent = node::spend(&node.disk, &spendable).expect("spent");
+        assert!(spent.unread.is_some_and(|what| what.starts_with(BUNDLE_PATH)));
+    }
+}
+
 fn with_another_token(bundle: &Bundle) -> Bundle {
     let mut other = bundle.clone();
     let file = other.files.iter_mut().find(|file| file.path == bundle.join.bootstrap_kubeconfig).expect("it is there");
