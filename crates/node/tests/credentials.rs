@@ -210,6 +210,32 @@ fn a_renamed_api_server_and_a_rotated_authority_are_followed_and_the_node_stays(
     }
 }
 
+/// The usual way round: the bundle begins to trust the next authority before anybody else does.
+#[test]
+fn a_bundle_that_trusts_the_next_authority_as_well_is_followed_and_the_node_stays() {
+    let first = bundle();
+    let (own, next) = (own_authority(&first), stranger());
+    let both = format!("{own}{next}");
+    let mut second = first.clone();
+    for file in &mut second.files {
+        if let Some(text) = file.content.text() {
+            let embedded = [&own, &both].map(|pem| BASE64.encode(pem.as_bytes()));
+            let text = text.replace(&own, &both).replace(&embedded[0], &embedded[1]);
+            file.content = text.into();
+        }
+    }
+    assert_ne!(first.digest(), second.digest());
+    let node = FakeNode::new(&first);
+    expect_converged(&node.apply(&first, 0).expect("runs"), "first");
+    join(&node, &kubeconfig(SERVER, &own));
+    assert_eq!(phase(&node, &second), Phase::Joined);
+    expect_converged(&node.apply(&second, 0).expect("runs"), "followed");
+    assert_eq!(read(&node, KUBECONFIG), Some(kubeconfig(SERVER, &both)));
+    assert_eq!(read(&node, CURRENT).as_deref(), Some(PEM), "nothing is destroyed");
+    assert_eq!(phase(&node, &second), Phase::Joined);
+    assert_eq!(node.apply(&second, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+}
+
 /// Kubeconfigs that lead nowhere: a kubelet takes each of them for none, and joins with its token, unless it finds a
 /// certificate.
 const SAYING_NOTHING: [Option<&str>; 4] = [None, Some(""), Some("\0\0\0\0"), Some("apiVersion: v1\nkind: Config\n")];
