@@ -4,6 +4,7 @@
 //! Needs Linux 5.6. An older kernel (or a filter that hides `openat2`) is served with plain paths when the root is `/`,
 //! where there is nothing to leave, and refused otherwise.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
@@ -164,8 +165,17 @@ impl RootedDisk {
             Reach::Folder => None,
         };
         let Some(mounts) = mounts else { return self.sync_all_held() };
-        for at in mounts {
-            match self.sync_file_system_of(&at) {
+        // Each once, by a place that really leads there.
+        let mut reached = BTreeSet::new();
+        for (device, at) in mounts {
+            if reached.contains(&device) {
+                continue;
+            }
+            let mut sync = || match reached.insert(mounts::device(rustix::fs::fstat(self.pin(&at)?)?.st_dev)) {
+                true => self.sync_file_system_of(&at),
+                false => Ok(()),
+            };
+            match sync() {
                 Err(error) if is_absent(&error) => {}
                 synced => synced.map_err(|source| DiskError::new("sync the file system of", &at, source))?,
             }
