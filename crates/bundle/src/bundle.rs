@@ -24,6 +24,8 @@ pub const UNIT_FOLDER: &str = "/etc/systemd/system";
 
 /// The unit that runs `nodestrap apply`.
 pub const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
+/// Runs `nodestrap spend-credentials`. Pulled in by the kubelet's unit: what it waits for, only a kubelet can bring.
+pub const SPENDING_UNIT: &str = "nodestrap-spend-credentials.service";
 /// Hands certificate authorities on to the system.
 pub const TRUST_UNIT: &str = "nodestrap-trust.service";
 /// Loads kernel modules and sets kernel parameters.

@@ -31,8 +31,8 @@ mod vocabulary;
 pub use bundle::{
     ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, HOOK_OUTPUT_FOLDER,
     HOOK_OUTPUT_FOLDER_MODE, Hook, Join, KERNEL_UNIT, MAX_PODS_MAP_PATH, NodeKind, PodNetwork, Readers, Runtime,
-    RuntimeSource, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature, WEBHOOK_SETTINGS_PATH,
-    Webhook, hook_output_path,
+    RuntimeSource, SPENDING_UNIT, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature,
+    WEBHOOK_SETTINGS_PATH, Webhook, hook_output_path,
 };
 pub use content::{Content, Sum};
 pub use diff::{Besides, BundleDiff, Setting, diff_bundles, diff_rendered};

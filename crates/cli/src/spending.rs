@@ -68,9 +68,16 @@ fn spend(arguments: &RootArguments, host: &NodeHost, screen: &Screen) -> Outcome
             return Ok(Code::Done);
         }
     }
-    let changed = node::spend(disk, &spendable).map_err(session_failure)?;
-    screen.print(&format!("the bootstrap credentials are spent: gone from {}\n", changed.join(", ")))?;
-    Ok(Code::Done)
+    let spent = node::spend(disk, &spendable).map_err(session_failure)?;
+    screen.print(&format!("the bootstrap credentials are spent: gone from {}\n", spent.changed.join(", ")))?;
+    match spent.unread {
+        None => Ok(Code::Done),
+        Some(what) => {
+            let error =
+                anyhow::anyhow!("{what}: it may still hold the bootstrap credentials; remove it, or what it leads to");
+            Err(Failure { code: Code::NeedsPerson, error })
+        }
+    }
 }
 
 /// The old version stays until the new one is healthy, by the word of a kubelet that was started with it: this very unit starts

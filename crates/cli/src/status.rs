@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bundle::Bundle;
 use cluster::{JoinAnswer, NodeCondition};
-use engine::{ErrorClass, Report, RunOutcome};
+use engine::{Clock as _, ErrorClass, Report, RunOutcome};
+use host::machine::LinuxClock;
 use node::{Blocked, NodeHost, Phase, Status};
 use serde::Serialize;
 
 use crate::args::StatusArguments;
-use crate::machine;
+use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::show::{Paint, Screen, table};
 use crate::status_watch;
@@ -45,6 +46,10 @@ pub(crate) fn run(arguments: &StatusArguments, screen: &Screen) -> Outcome {
 pub(crate) fn look(arguments: &StatusArguments, host: &NodeHost) -> Result<StatusView, Failure> {
     let bundle = machine::load_bundle(host, &arguments.node, None, &|_| {});
     let (mut status, bundle) = node::observe_status(host, bundle).or_fail(Code::NeedsPerson)?;
+    if let (Some(bundle), Phase::Joined, None) = (&bundle, status.phase, &status.blocked) {
+        let now = MachineClock(LinuxClock::new()).now();
+        status.blocked = node::find_ended_certificate(host.disk.as_ref(), bundle, now).or_fail(Code::NeedsPerson)?;
+    }
     let mut node = None;
     if let (Some(bundle), true) = (&bundle, !arguments.brief && machine::is_machine(&arguments.node.root.root)) {
         match status.phase {

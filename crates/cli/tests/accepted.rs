@@ -117,6 +117,7 @@ fn machine(choice: Choice) -> Facts {
         product_uuid: word(""),
         known_as: String::new(),
         complete: None,
+        gate_owner: node::GateOwner::default(),
         has_programs: false,
         has_packages: false,
         platform: word(choice.provider.as_str()),

@@ -160,6 +160,11 @@ pub trait Disk: Send + Sync {
     fn sync_everything(&self) -> Result<(), DiskError> {
         doubt::cast_by(self, self.sync(Extent::Everything))
     }
+    /// From now on a write that is lost below one of the system's own folders is told of by [`Disk::sync_everything`], whoever made
+    /// it. What is mounted elsewhere somebody may want to unmount, and could not while it is held.
+    fn hold_system_folders(&self) -> Result<(), DiskError> {
+        Ok(())
+    }
     /// An exclusive advisory lock that ends with the process; `None` if another process holds it. The lock file is
     /// 0600; its folder is made if missing.
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError>;

@@ -1,6 +1,5 @@
 //! The kernel's own list of what is mounted where, and which of it holds what somebody wrote.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -48,11 +47,16 @@ pub(crate) fn parse(mountinfo: &[u8]) -> impl Iterator<Item = Mount<'_>> {
     mountinfo.split(|byte| *byte == b'\n').filter_map(parse_line)
 }
 
-/// One mount point of each file system that is on a disk and can be written to, from `/proc/self/mountinfo`.
-pub(crate) fn writable(mountinfo: &[u8]) -> Vec<PathBuf> {
-    let mut seen = BTreeSet::new();
-    let mounts = parse(mountinfo);
-    mounts.filter(Mount::is_written_to_a_disk).filter(|mount| seen.insert(mount.device)).map(|mount| mount.at).collect()
+/// Where each file system that is on a disk and can be written to is mounted, by its device, from `/proc/self/mountinfo`. What is
+/// mounted over one of its places hides that, so all are named.
+pub(crate) fn writable(mountinfo: &[u8]) -> Vec<(String, PathBuf)> {
+    let mounts = parse(mountinfo).filter(Mount::is_written_to_a_disk);
+    mounts.map(|mount| (String::from_utf8_lossy(mount.device).into_owned(), mount.at)).collect()
+}
+
+/// As the kernel writes a device there.
+pub(crate) fn device(number: u64) -> String {
+    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 
 pub(crate) struct Mount<'a> {
@@ -109,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_file_system_on_a_disk_that_can_be_written_to_is_named_once() {
+    fn file_systems_on_a_disk_that_can_be_written_to_are_named() {
         let mountinfo = b"\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
 23 22 0:21 / /proc rw shared:2 - proc proc rw\n\
@@ -123,9 +127,10 @@ mod tests {
 31 22 0:52 / /mnt/ssh rw - fuse.sshfs host: rw\n\
 32 22 8:5 / /mnt/ntfs rw - fuseblk /dev/sda5 rw\n\
 broken\n";
-        let found: Vec<String> = writable(mountinfo).iter().map(|path| path.display().to_string()).collect();
-        assert_eq!(found, ["/", "/var", "/data disk", "/mnt/ntfs"]);
+        let found = writable(mountinfo);
+        let found: Vec<_> = found.iter().map(|(device, at)| format!("{device} {}", at.display())).collect();
+        assert_eq!(found, ["8:1 /", "8:2 /var", "8:2 /opt/x", "8:4 /data disk", "8:5 /mnt/ntfs"]);
         let container = b"1 0 0:40 / / rw - overlay overlay rw,upperdir=/b\n";
-        assert_eq!(writable(container), [PathBuf::from("/")]);
+        assert_eq!(writable(container), [("0:40".to_owned(), PathBuf::from("/"))]);
     }
 }

@@ -61,6 +61,26 @@ fn what_somebody_wrote_on_another_file_system_is_on_its_medium() {
 }
 
 #[test]
+fn a_file_system_whose_first_mount_point_lies_under_another_is_synced_all_the_same() {
+    let Some(other) = OtherDisk::mount() else { return };
+    let second = other.folder.path().join("second");
+    std::fs::create_dir(&second).unwrap();
+    let run = |command: &[&std::ffi::OsStr]| {
+        assert!(Command::new(command[0]).args(&command[1..]).status().unwrap().success(), "{command:?}");
+    };
+    run(&["mount".as_ref(), "--bind".as_ref(), other.at().as_ref(), second.as_ref()]);
+    run(&["mount".as_ref(), "-t".as_ref(), "tmpfs".as_ref(), "tmpfs".as_ref(), other.at().as_ref()]);
+    const WORDS: &[u8] = b"what a hook wrote, below the other mount point";
+    std::fs::write(second.join("written"), WORDS).unwrap();
+    let synced = RootedDisk::open(Path::new("/")).unwrap().sync_everything();
+    run(&["umount".as_ref(), other.at().as_ref()]);
+    let is_there = other.holds(WORDS);
+    run(&["umount".as_ref(), second.as_ref()]);
+    synced.unwrap();
+    assert!(is_there, "it is still in memory only");
+}
+
+#[test]
 fn what_the_medium_holds_is_read_past_what_the_kernel_remembers_of_it() {
     let Some(other) = OtherDisk::mount() else { return };
     let machine = RootedDisk::open(Path::new("/")).unwrap();

@@ -14,13 +14,18 @@ const TRACED: &str = "trace=openat,openat2,mkdirat,symlinkat,renameat,renameat2,
 type Change = (&'static str, fn(&dyn Disk, &Path));
 
 /// Each is the first change that its disk sees, by the name that it changes.
-const CHANGES: [Change; 7] = [
+const CHANGES: [Change; 8] = [
     ("created", |disk, path| disk.create(path, 0o600, b"x").unwrap()),
     ("appended", |disk, path| disk.append(path, b"x").unwrap()),
     ("made", |disk, path| disk.make_folder(path, 0o700).unwrap()),
     ("linked", |disk, path| disk.symlink("nowhere", path).unwrap()),
     ("there-truncated", |disk, path| disk.truncate(path, 0).unwrap()),
     ("there-renamed", |disk, path| disk.rename(path, &path.with_file_name("renamed")).unwrap()),
+    // By another program, such as a hook; here nodestrap itself writes nothing.
+    ("by-others", |disk, path| {
+        disk.hold_system_folders().unwrap();
+        std::fs::write(path.file_name().unwrap(), "x").unwrap();
+    }),
     ("there-removed", |disk, path| assert!(disk.remove(path).unwrap())),
 ];
 
@@ -51,6 +56,7 @@ fn make_changes() {
         if name.starts_with("there-") {
             std::fs::write(place.path().join(name), "before").unwrap();
         }
+        std::env::set_current_dir(place.path()).unwrap();
         let disk = RootedDisk::open(place.path()).unwrap();
         change(&disk, &Path::new("/").join(name));
         disk.sync_file_system(Path::new("/")).unwrap();

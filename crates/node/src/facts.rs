@@ -20,6 +20,7 @@ use crate::kubeconfig::read_access;
 use crate::ownership;
 use crate::platform::PlatformError;
 use crate::resource::gate;
+use crate::resource::gate::GateOwner;
 use crate::resource::record;
 use crate::resource::tree::retire;
 use crate::session::NodeHost;
@@ -57,6 +58,9 @@ pub struct Facts {
     /// What this node was last complete as; `None` if it never was, or by a release that kept no record of it.
     #[serde(skip)]
     pub complete: Option<Complete>,
+    /// For whom the gate is open, by its own words.
+    #[serde(skip)]
+    pub gate_owner: GateOwner,
     /// An earlier bundle brought programs, and some of them, or of what was fetched for them, is still here.
     #[serde(skip)]
     pub has_programs: bool,
@@ -186,7 +190,8 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
     let mut machine = Questions::of(&host.machine);
     let mut disk = Questions::of(&host.disk);
     let past = disk.ask("the last complete state", |disk| {
-        let gate = gate::observe_any(disk.as_ref())?.machine().map(str::to_owned);
+        let gate = gate::observe_any(disk.as_ref())?;
+        let gate = (gate.machine().map(str::to_owned), gate.owner());
         let has_packages = record::load(disk.as_ref())?.is_some_and(|record| !record.packages.is_empty());
         Ok((complete::load(disk.as_ref())?, gate, retire::has_any(disk.as_ref())?, has_packages))
     });
@@ -216,7 +221,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
 
     let said = said.wait_for(host.platform.deadline() + PLATFORM_MARGIN)??;
     let Metadata { platform, instance_id, instance_type, local_ipv4, region, zone } = said;
-    let (identity, (complete, gate, has_programs, has_packages)) = (identity.wait()?, past.wait()?);
+    let (identity, (complete, (gate, gate_owner), has_programs, has_packages)) = (identity.wait()?, past.wait()?);
     let known_as = complete::known_as(&identity, complete.as_ref(), gate.as_deref());
     let id = |id: Option<String>, source: &str| Fact { value: id.unwrap_or_default(), source: source.to_owned() };
     Ok(Facts {
@@ -227,6 +232,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
         product_uuid: id(identity.product_uuid, PRODUCT_UUID_PATH),
         known_as,
         complete,
+        gate_owner,
         has_programs,
         has_packages,
         platform: platform.into(),

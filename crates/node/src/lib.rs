@@ -53,7 +53,7 @@ pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, plan_reset, preview_reset, reset};
 pub use resource::Ownership;
 pub use resource::file::{PlannedFile, SAVED_FOLDER};
-pub use resource::gate::{GateState, is_any_open as is_gate_open, observe as observe_gate};
+pub use resource::gate::{GateOwner, GateState, is_any_open as is_gate_open, observe as observe_gate};
 pub use resource::tree::PlannedTree;
 pub use resource::tree::retire::{Outdated, find_outdated, retire_outdated};
 pub use resource::tree::steady::wait_for_kubelet;
@@ -61,8 +61,8 @@ pub use session::{
     Adopt, Applied, DeliverBundle, LOCK_PATH, NodeHost, Prepare, Preview, SessionError, Surroundings, apply,
     apply_delivery, apply_prepared, load_events, prepare, preview,
 };
-pub use spending::{Spendable, cannot_join, find_spendable, spend};
-pub use status::{Blocked, Phase, Status, observe_status};
+pub use spending::{Spendable, Spent, cannot_join, find_spendable, spend};
+pub use status::{Blocked, Phase, Status, find_ended_certificate, observe_status};
 pub use store::{JOURNAL_PATH, STATE_FOLDER};
 pub use timekeeping::{WrongClock, wait_for_clock};
 pub use told::{

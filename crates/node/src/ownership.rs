@@ -9,10 +9,13 @@ use host::machine::{Likeness, MachineIdentity};
 use crate::complete::Complete;
 use crate::facts::Facts;
 use crate::refusals::Refusal;
+use crate::resource::gate::GateOwner;
 
 /// All that keeps this bundle from this node.
 pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
-    let Some(complete) = &facts.complete else { return Vec::new() };
+    let Some(complete) = &facts.complete else {
+        return refuse_by_gate(&facts.gate_owner, bundle).into_iter().collect();
+    };
     let machine = match compare_machine(complete, &facts.machine()) {
         MachineVerdict::Another(refusal) => Some(refusal),
         MachineVerdict::Own | MachineVerdict::Changed { .. } => None,
@@ -70,6 +73,22 @@ pub(crate) fn compare_machine(complete: &Complete, now: &MachineIdentity) -> Mac
     }
 }
 
+/// The record of a complete node was damaged, or written by another release; its gate still says whose it is, but for its role.
+fn refuse_by_gate(gate: &GateOwner, bundle: &Bundle) -> Option<Refusal> {
+    let differs = |known: &Option<String>, wanted: &str| known.as_deref().is_some_and(|known| known != wanted);
+    let shown = |name: &Option<String>| name.clone().unwrap_or_default();
+    (differs(&gate.cluster, &bundle.cluster) || differs(&gate.group, &bundle.group)).then(|| Refusal {
+        reason: format!(
+            "the gate of this node is open for cluster {:?}, group {:?}, and the bundle is for cluster {:?}, group {:?}",
+            shown(&gate.cluster),
+            shown(&gate.group),
+            bundle.cluster,
+            bundle.group
+        ),
+        advice: RESET_FIRST.to_owned(),
+    })
+}
+
 /// The files of another cluster, group or role would replace this node's keys and manifests.
 pub(crate) fn refuse_owner(own: &Manifest, bundle: &Bundle) -> Option<Refusal> {
     let is = (own.role, own.cluster.as_str(), own.group.as_str());
@@ -77,12 +96,12 @@ pub(crate) fn refuse_owner(own: &Manifest, bundle: &Bundle) -> Option<Refusal> {
     let shown = |(role, cluster, group)| format!("a {role} of cluster {cluster:?}, group {group:?}");
     (is != wanted).then(|| Refusal {
         reason: format!("this node is complete as {}, and the bundle is for {}", shown(is), shown(wanted)),
-        advice:
-            "reset first, which takes the node out of its cluster: nodestrap reset --kubelet-state, then nodestrap \
-                 apply; or deliver a bundle of the node's own group"
-                .to_owned(),
+        advice: RESET_FIRST.to_owned(),
     })
 }
+
+const RESET_FIRST: &str = "reset first, which takes the node out of its cluster: nodestrap reset --kubelet-state, then nodestrap \
+                           apply; or deliver a bundle of the node's own group";
 
 /// Whether the version of the API server decides if this bundle may follow.
 pub(crate) fn depends_on_api_server(own: &Manifest, bundle: &Bundle) -> bool {

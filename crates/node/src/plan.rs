@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bundle::{BUNDLE_PATH, Bundle, FOLDERS, Slot, Snap, Start, UnitName};
+use bundle::{BUNDLE_PATH, Bundle, FOLDERS, SPENDING_UNIT, Slot, Snap, Start, UnitName};
 use engine::{Plan, PlanError, Step, StepId};
 use serde::{Deserialize, Serialize};
 
@@ -267,7 +267,9 @@ impl Sequence<'_> {
         let before = self.install_packages(before, facts);
         let files = self.files(Early::No);
         let commit = file::Action::CommitFiles { files: files.clone() };
-        self.add(COMMIT_STEP, &before, FILES_DEADLINE, Action::File(commit));
+        // Whose credentials a kubelet has may be told by an authority in a file that is about to be replaced.
+        let settled = [before.as_slice(), &[CREDENTIALS_STEP.to_owned()]].concat();
+        self.add(COMMIT_STEP, &settled, FILES_DEADLINE, Action::File(commit));
         let verify = file::Action::VerifyFiles { files };
         self.add("verify-files", &[COMMIT_STEP], FILES_DEADLINE, Action::File(verify));
         let mut switched = vec![COMMIT_STEP];
@@ -422,6 +424,10 @@ impl Sequence<'_> {
             self.add("retire-archives", &["open-gate"], FILES_DEADLINE, retire);
         }
         released.push("open-gate".to_owned());
+        if let Some(unit) = self.bundle.units.iter().map(|unit| &unit.name).find(|name| *name == SPENDING_UNIT) {
+            let spend = credential::Action::SpendCredentials { unit: unit.clone() };
+            self.add("spend-credentials", &released, FILES_DEADLINE, Action::Credential(spend));
+        }
         self.add_hooks(Slot::AfterKubelet, &released);
     }
 

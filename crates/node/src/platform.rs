@@ -289,6 +289,26 @@ pub(crate) fn replace_kept_bundle(disk: &dyn Disk, bundle: &Bundle) -> Result<()
     files::write_durable(disk, path, KEPT_PLATFORM_MODE, content.as_bytes(), None)
 }
 
+/// What the platform said of the machine stays, the bundle or stub that it delivered goes. Whether anything changed; durable when
+/// it returns.
+pub(crate) fn forget_payload(disk: &dyn Disk) -> Result<bool, FileError> {
+    let Some(mut record) = load_record(disk)? else { return remove_damaged(disk) };
+    if record.payload.take().is_none() {
+        return Ok(false);
+    }
+    let (path, content) = (Path::new(KEPT_PLATFORM_PATH), write_record(&record));
+    files::write_durable(disk, path, KEPT_PLATFORM_MODE, content.as_bytes(), None)?;
+    Ok(true)
+}
+
+/// A copy that is not whole counts as absent, and a token may stand in it.
+pub(crate) fn remove_damaged(disk: &dyn Disk) -> Result<bool, FileError> {
+    match load_record(disk)? {
+        Some(_) => Ok(false),
+        None => files::remove_durable(disk, Path::new(KEPT_PLATFORM_PATH)),
+    }
+}
+
 /// The digest of the rest, then the rest.
 fn write_record(record: &Record) -> String {
     // Plain data without maps of other keys than text: this cannot fail.

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use bundle::{AbsolutePath, BUNDLE_PATH, Bundle, Content, File, Join, MAX_BUNDLE_BYTES, Payload};
 use engine::StepError;
-use host::disk::{Disk, DiskError, Look};
+use host::disk::{Disk, DiskError, Kind, Look, Stat};
 use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
@@ -59,26 +59,43 @@ pub fn find_spendable(disk: &dyn Disk) -> Result<Option<Spendable>, FileError> {
     Ok(is_here.then_some(Spendable { join, credentials }))
 }
 
-/// Takes them away. The paths that were changed, in order; durable when it returns.
-pub fn spend(disk: &dyn Disk, spendable: &Spendable) -> Result<Vec<String>, SessionError> {
+/// What was done about credentials.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The paths that were changed, in order.
+    pub changed: Vec<String>,
+    /// Why the node's own bundle could not be looked into: it may still hold them, and only a person can tell.
+    pub unread: Option<String>,
+}
+
+/// Takes them away; durable when it returns.
+pub fn spend(disk: &dyn Disk, spendable: &Spendable) -> Result<Spent, SessionError> {
     let lock = disk.try_lock(Path::new(LOCK_PATH)).map_err(SessionError::Lock)?;
     let _lock = lock.ok_or(SessionError::Busy)?;
     take_away(disk, &spendable.credentials).map_err(SessionError::Spend)
 }
 
-fn take_away(disk: &dyn Disk, credentials: &Credentials) -> Result<Vec<String>, FileError> {
+fn take_away(disk: &dyn Disk, credentials: &Credentials) -> Result<Spent, FileError> {
     files::write_durable(disk, Path::new(SPENT_PATH), SECRET_MODE, &sealed::print(credentials), None)?;
     let mut changed = Vec::new();
+    let mut unread = None;
     for path in documents(disk)? {
-        if let Some(document) = without(disk, &path, credentials)? {
-            files::write_durable(disk, Path::new(&path), SECRET_MODE, document.as_bytes(), None)?;
-            changed.push(path);
+        match read_document(disk, &path, credentials)? {
+            Document::With(document) => {
+                files::write_durable(disk, Path::new(&path), SECRET_MODE, document.as_bytes(), None)?;
+                changed.push(path);
+            }
+            Document::Without => {}
+            Document::Unreadable(what) if path == BUNDLE_PATH => unread = Some(format!("{path} {what}")),
+            // Torn or damaged: nobody can use it, and a token may stand in it.
+            Document::Unreadable(_) => {
+                if files::remove_durable(disk, Path::new(&path))? {
+                    changed.push(path);
+                }
+            }
         }
     }
-    if let Some(mut bundle) = platform::load_kept_bundle(disk)?
-        && bundle.spend(&credentials.sha256)
-    {
-        platform::replace_kept_bundle(disk, &bundle)?;
+    if spend_kept_bundle(disk, credentials)? {
         changed.push(platform::KEPT_PLATFORM_PATH.to_owned());
     }
     let own = credentials.path.as_path();
@@ -90,7 +107,20 @@ fn take_away(disk: &dyn Disk, credentials: &Credentials) -> Result<Vec<String>, 
     if files::remove_durable(disk, own)? {
         changed.push(credentials.path.to_string());
     }
-    Ok(changed)
+    Ok(Spent { changed, unread })
+}
+
+/// With a bundle of its own a node never asks again for the platform's, which may have other credentials.
+fn spend_kept_bundle(disk: &dyn Disk, credentials: &Credentials) -> Result<bool, FileError> {
+    if disk.stat(Path::new(BUNDLE_PATH))?.is_some() {
+        return platform::forget_payload(disk);
+    }
+    let Some(mut bundle) = platform::load_kept_bundle(disk)? else { return platform::remove_damaged(disk) };
+    let has_changed = bundle.spend(&credentials.sha256);
+    if has_changed {
+        platform::replace_kept_bundle(disk, &bundle)?;
+    }
+    Ok(has_changed)
 }
 
 /// What was spent on this node, and came again with another copy of its bundle.
@@ -110,18 +140,34 @@ fn documents(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
     Ok([BUNDLE_PATH.to_owned()].into_iter().chain(kept).collect())
 }
 
-/// The document without these credentials; `None` if it has none of them, or is no bundle.
-fn without(disk: &dyn Disk, path: &str, credentials: &Credentials) -> Result<Option<String>, DiskError> {
-    let Some(Look { content: Some(bytes), .. }) = disk.look(Path::new(path), MAX_BUNDLE_BYTES as u64)? else {
-        return Ok(None);
+/// What a document is to those who look for credentials.
+enum Document {
+    /// The same without them.
+    With(String),
+    Without,
+    /// In a few words.
+    Unreadable(&'static str),
+}
+
+fn read_document(disk: &dyn Disk, path: &str, credentials: &Credentials) -> Result<Document, DiskError> {
+    let bytes = match disk.look(Path::new(path), MAX_BUNDLE_BYTES as u64)? {
+        None => return Ok(Document::Without),
+        Some(Look { stat: Stat { kind: Kind::File, .. }, content: Some(bytes) }) => bytes,
+        Some(_) => return Ok(Document::Unreadable("is no file of a bundle's size")),
     };
-    let Ok(Payload::Bundle(mut bundle)) = Payload::parse(&bytes) else { return Ok(None) };
-    Ok(bundle.spend(&credentials.sha256).then(|| bundle.to_json()))
+    Ok(match Payload::parse(&bytes) {
+        Ok(Payload::Bundle(mut bundle)) => match bundle.spend(&credentials.sha256) {
+            true => Document::With(bundle.to_json()),
+            false => Document::Without,
+        },
+        Ok(_) => Document::Without,
+        Err(_) => Document::Unreadable("cannot be read as a bundle"),
+    })
 }
 
 fn copies_hold(disk: &dyn Disk, credentials: &Credentials) -> Result<bool, DiskError> {
     for path in documents(disk)? {
-        if without(disk, &path, credentials)?.is_some() {
+        if matches!(read_document(disk, &path, credentials)?, Document::With(_)) {
             return Ok(true);
         }
     }

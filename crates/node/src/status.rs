@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bundle::{Bundle, BundleError, PayloadError, Provenance, Stub};
-use engine::{ErrorClass, FactNote, Report, RunOutcome, StepError, StepOutcome};
+use engine::{ErrorClass, FactNote, Report, RunOutcome, StepError, StepOutcome, Timestamp};
 use host::disk::{Disk, DiskError};
 use host::machine::MachineIdentity;
 use host::units::UnitState;
@@ -181,6 +181,27 @@ const NOT_THIS_MACHINE: &str = "this disk is that of a node on another machine; 
 const OTHER_OWNER: &str = "complete as its own bundle wanted it; the one that is here now is refused";
 /// What stands in the way whatever the last run said, by name.
 const STANDING: [&str; 2] = ["machine", "owner"];
+
+/// A kubelet whose certificate has ended cannot renew it, and joins anew or not at all. Whether that is so hangs on the clock, so
+/// nothing but `status` judges by it.
+pub fn find_ended_certificate(disk: &dyn Disk, bundle: &Bundle, now: Timestamp) -> Result<Option<Blocked>, DiskError> {
+    let certificate = &bundle.join.client_certificate;
+    let blocked = |ended: Timestamp| Blocked {
+        by: "join".to_owned(),
+        class: ErrorClass::NeedsOperator,
+        reason: format!(
+            "wrong clock or expired: the kubelet's own certificate {certificate} ended at {ended}, and the clock of this machine \
+             says {now}"
+        ),
+        output: None,
+        advice: Some(format!(
+            "if the clock is right, the kubelet has to join anew: remove {certificate}, deliver the bundle with a token that is \
+             still valid, then: nodestrap apply"
+        )),
+        since: Some(ended.to_string()),
+    };
+    Ok(credential::ended(disk, &bundle.join, now)?.map(blocked))
+}
 
 enum Contested {
     Machine,

@@ -236,7 +236,7 @@ fn newest_not_before(text: &str) -> Option<Timestamp> {
 
 /// When a file of certificates is of no more use: with the first of its own, or with the last of its authorities, of which
 /// there are two while they change.
-fn end(text: &str) -> Option<Timestamp> {
+pub(crate) fn end(text: &str) -> Option<Timestamp> {
     let (authorities, own): (Vec<_>, Vec<_>) = certificates(text).partition(|certificate| certificate.is_authority);
     let last = authorities.iter().map(|authority| authority.until).max();
     own.iter().map(|certificate| certificate.until).chain(last).min()

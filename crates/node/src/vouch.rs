@@ -19,7 +19,7 @@ use bundle::resource::file::Found;
 use bundle::{ExtensionDigest, FileDigest, GATE_PATHS, Manifest, TreeDigest};
 use host::disk::{Disk, DiskError, Kind, Look, follow};
 use host::files::{self, FileError};
-use host::machine::Machine;
+use host::machine::{Machine, MachineIdentity};
 
 use crate::complete;
 use crate::ownership::{MachineVerdict, compare_machine};
@@ -61,7 +61,9 @@ pub fn vouch(disk: &dyn Disk, machine: &dyn Machine, path: &str) -> Result<Verdi
     if !GATE_PATHS.contains(&path) {
         return Err(VouchError::NotAGate { path: path.to_owned() });
     }
-    let bundle = match gate::observe(disk, path)? {
+    let gate = gate::observe(disk, path)?;
+    let opened_for = gate.machine().unwrap_or_default().to_owned();
+    let bundle = match gate {
         GateState::Absent => return Ok(Verdict::Shut),
         GateState::Damaged { reason } => {
             return take_away(disk, path, format!("the gate {path} was damaged ({reason})"));
@@ -73,6 +75,12 @@ pub fn vouch(disk: &dyn Disk, machine: &dyn Machine, path: &str) -> Result<Verdi
     // Ids that cannot be read say nothing about the machine, and do not keep the kubelet back.
     let now = machine.identity().unwrap_or_default();
     match complete.as_ref().map(|complete| compare_machine(complete, &now)) {
+        None if !opened_for.is_empty() && now != MachineIdentity::default() && !now.has(&opened_for) => {
+            remarks.push(format!(
+                "the gate was opened on the machine {opened_for}, which is no id of this one, and nothing else tells whose node \
+                 this is: if its disk was copied, two machines are one node now"
+            ));
+        }
         None | Some(MachineVerdict::Own) => {}
         Some(MachineVerdict::Changed { remark }) => remarks.push(remark),
         Some(MachineVerdict::Another(refusal)) => return Ok(Verdict::AnotherMachine(refusal)),

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use bundle::Bundle;
+use bundle::{Bundle, SPENDING_UNIT};
 use data_encoding::BASE64;
 use engine::RunOutcome;
 use host::disk::{Disk as _, Kind};
@@ -20,8 +20,15 @@ const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 const DATED: &str = "kubelet-client-2026-01-01-00-00-00.pem";
 const SERVER: &str = "https://10.0.0.10:6443";
 
+/// A certificate and its key, as far as anybody but a kubelet looks.
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----\nMAA=\n\
+                   -----END EC PRIVATE KEY-----\n";
+
+/// A year from the day before.
+const STRANGER_MADE: u64 = 1_795_000_000;
+
 fn stranger() -> String {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(STRANGER_MADE);
     let day = Duration::from_secs(86_400);
     Authority::create("kubernetes", pki::Validity { start: now - day, lifetime: day * 365 })
         .expect("an authority")
@@ -58,7 +65,7 @@ fn read(node: &FakeNode, path: &str) -> Option<String> {
 /// A kubelet joined here: its kubeconfig, a certificate by date, and the link to it.
 fn join(node: &FakeNode, kubeconfig: &str) {
     write(node, KUBECONFIG, kubeconfig);
-    write(node, &format!("/var/lib/kubelet/pki/{DATED}"), "certificate and key\n");
+    write(node, &format!("/var/lib/kubelet/pki/{DATED}"), PEM);
     write(node, "/var/lib/kubelet/pki/kubelet.crt", "self-signed\n");
     node.disk.uncounted().symlink(DATED, Path::new(CURRENT)).expect("linked");
 }
@@ -69,6 +76,23 @@ fn phase(node: &FakeNode, bundle: &Bundle) -> Phase {
 
 fn saved(node: &FakeNode) -> Vec<String> {
     node.disk.list(Path::new(SAVED_FOLDER)).expect("listed")
+}
+
+/// As some installers write it: the authority lies in a file that the bundle brings, too.
+#[test]
+fn credentials_that_name_their_authority_by_a_path_are_judged_before_that_file_is_replaced() {
+    let bundle = rich_bundle();
+    for order in 0..40 {
+        let node = FakeNode::new(&bundle);
+        let embedded = kubeconfig("https://old:6443", "");
+        let named =
+            embedded.replace("certificate-authority-data: ", "certificate-authority: /etc/kubernetes/pki/ca.crt");
+        assert_ne!(named, embedded);
+        write(&node, "/etc/kubernetes/pki/ca.crt", &stranger());
+        join(&node, &named);
+        expect_converged(&node.apply(&bundle, order).expect("runs"), "first");
+        assert_eq!(read(&node, KUBECONFIG), None, "order {order}: it is of another cluster");
+    }
 }
 
 /// The issuer has the same name as the cluster's authority, as with every cluster that kubeadm or nodestrap makes.
@@ -88,7 +112,7 @@ fn credentials_of_a_former_life_are_set_aside_and_never_taken_for_joined() {
     let [folder] = saved(&node).try_into().expect("one folder");
     let kept = |path: &str| read(&node, &format!("{SAVED_FOLDER}/{folder}{path}"));
     assert_eq!(kept(KUBECONFIG).as_deref(), Some(foreign.as_str()));
-    assert_eq!(kept(&format!("/var/lib/kubelet/pki/{DATED}")).as_deref(), Some("certificate and key\n"));
+    assert_eq!(kept(&format!("/var/lib/kubelet/pki/{DATED}")).as_deref(), Some(PEM));
     assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
 
     join(&node, &kubeconfig(SERVER, &own_authority(&bundle)));
@@ -99,6 +123,29 @@ fn credentials_of_a_former_life_are_set_aside_and_never_taken_for_joined() {
     let told = report.step("tell-of-credentials").and_then(|step| step.detail.clone()).unwrap_or_default();
     assert!(told.contains(&folder), "{told}");
     assert_eq!(saved(&node), [folder]);
+}
+
+/// Of a node that was off for longer than its certificate was good for.
+#[test]
+fn a_certificate_that_has_ended_is_named() {
+    let bundle = bundle();
+    let node = FakeNode::new(&bundle);
+    expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
+    join(&node, &kubeconfig(SERVER, &own_authority(&bundle)));
+    let key = PEM.split_once("-----END CERTIFICATE-----\n").expect("two blocks").1;
+    write(&node, &format!("/var/lib/kubelet/pki/{DATED}"), &(stranger() + key));
+    assert_eq!(phase(&node, &bundle), Phase::Joined);
+    let ended = |seconds: u64| {
+        node::find_ended_certificate(&node.disk, &bundle, engine::Timestamp(seconds * 1000)).expect("looked")
+    };
+    assert!(ended(STRANGER_MADE + 86_400 * 363).is_none());
+    let blocked = ended(STRANGER_MADE + 86_400 * 365).expect("it has ended");
+    assert_eq!(blocked.by, "join");
+    assert!(
+        blocked.reason.contains("wrong clock or expired") && blocked.reason.contains(CURRENT),
+        "{}",
+        blocked.reason
+    );
 }
 
 #[test]
@@ -131,7 +178,7 @@ fn whoever_dies_while_setting_aside_loses_nothing_and_never_leaves_the_certifica
             expect_converged(&node.apply(&bundle, 0).expect("runs"), &case);
             let [folder] = saved(&node).try_into().expect("one folder");
             let certificate = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{DATED}");
-            assert_eq!(read(&node, &certificate).as_deref(), Some("certificate and key\n"), "{case}");
+            assert_eq!(read(&node, &certificate).as_deref(), Some(PEM), "{case}");
         }
     }
 }
@@ -152,11 +199,41 @@ fn a_renamed_api_server_and_a_rotated_authority_are_followed_and_the_node_stays(
         let jobs = node.units.jobs().len();
         expect_converged(&node.apply(&bundle, 0).expect("runs"), "followed");
         assert_eq!(read(&node, KUBECONFIG), Some(kubeconfig(SERVER, &own)));
-        assert_eq!(read(&node, CURRENT).as_deref(), Some("certificate and key\n"), "nothing is destroyed");
-        assert_eq!(node.units.jobs()[jobs..], [UnitName("kubelet.service".to_owned())], "it reads it when it starts");
+        assert_eq!(read(&node, CURRENT).as_deref(), Some(PEM), "nothing is destroyed");
+        assert_eq!(
+            node.units.jobs()[jobs..],
+            ["kubelet.service", SPENDING_UNIT].map(|unit| UnitName(unit.to_owned())),
+            "it reads it when it starts"
+        );
         assert!(saved(&node).is_empty());
         assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
     }
+}
+
+/// The usual way round: the bundle begins to trust the next authority before anybody else does.
+#[test]
+fn a_bundle_that_trusts_the_next_authority_as_well_is_followed_and_the_node_stays() {
+    let first = bundle();
+    let (own, next) = (own_authority(&first), stranger());
+    let both = format!("{own}{next}");
+    let mut second = first.clone();
+    for file in &mut second.files {
+        if let Some(text) = file.content.text() {
+            let embedded = [&own, &both].map(|pem| BASE64.encode(pem.as_bytes()));
+            let text = text.replace(&own, &both).replace(&embedded[0], &embedded[1]);
+            file.content = text.into();
+        }
+    }
+    assert_ne!(first.digest(), second.digest());
+    let node = FakeNode::new(&first);
+    expect_converged(&node.apply(&first, 0).expect("runs"), "first");
+    join(&node, &kubeconfig(SERVER, &own));
+    assert_eq!(phase(&node, &second), Phase::Joined);
+    expect_converged(&node.apply(&second, 0).expect("runs"), "followed");
+    assert_eq!(read(&node, KUBECONFIG), Some(kubeconfig(SERVER, &both)));
+    assert_eq!(read(&node, CURRENT).as_deref(), Some(PEM), "nothing is destroyed");
+    assert_eq!(phase(&node, &second), Phase::Joined);
+    assert_eq!(node.apply(&second, 0).expect("runs").outcome, RunOutcome::NothingToDo);
 }
 
 /// Kubeconfigs that lead nowhere: a kubelet takes each of them for none, and joins with its token, unless it finds a
@@ -186,7 +263,7 @@ fn a_certificate_that_nobody_vouches_for_is_set_aside_on_a_machine_that_never_wa
         assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"], "{text:?}");
         let [folder] = saved(&node).try_into().expect("one folder");
         let certificate = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{DATED}");
-        assert_eq!(read(&node, &certificate).as_deref(), Some("certificate and key\n"));
+        assert_eq!(read(&node, &certificate).as_deref(), Some(PEM));
         assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
     }
 }
@@ -219,7 +296,7 @@ fn whoever_dies_while_setting_a_lone_certificate_aside_finishes_it_in_the_same_f
             expect_converged(&node.apply(&bundle, 0).expect("runs"), &case);
             assert_eq!(node.disk.list(Path::new("/var/lib/kubelet/pki")).expect("listed"), ["kubelet.crt"], "{case}");
             let [folder] = saved(&node).try_into().expect("one folder");
-            for (name, content) in [(DATED, "certificate and key\n"), ("kubelet-client.key", "an older key\n")] {
+            for (name, content) in [(DATED, PEM), ("kubelet-client.key", "an older key\n")] {
                 let copy = format!("{SAVED_FOLDER}/{folder}/var/lib/kubelet/pki/{name}");
                 assert_eq!(read(&node, &copy).as_deref(), Some(content), "{case}");
             }
@@ -260,5 +337,5 @@ fn a_kubeconfig_that_names_a_server_and_no_authority_stays() {
     join(&node, &text);
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "first");
     assert_eq!(read(&node, KUBECONFIG), Some(text));
-    assert_eq!(read(&node, CURRENT).as_deref(), Some("certificate and key\n"));
+    assert_eq!(read(&node, CURRENT).as_deref(), Some(PEM));
 }

@@ -8,7 +8,8 @@ use bundle::Bundle;
 use engine::RunOutcome;
 use host::disk::Disk as _;
 use host::units::UnitName;
-use support::{FakeNode, HOOKS, expect_converged, hook_unit, render, rich_bundle};
+use node::{COMPLETE_PATH, Verdict};
+use support::{FakeNode, GATE, HOOKS, expect_converged, hook_unit, render, rich_bundle};
 
 fn write(node: &FakeNode, path: &str, text: &str) {
     host::files::write_durable(&node.disk.uncounted(), Path::new(path), 0o644, text.as_bytes(), None).expect("written");
@@ -98,6 +99,22 @@ fn a_copied_disk_is_refused_until_its_node_is_adopted_and_its_hooks_run_there() 
     let again: Vec<u64> = runs(&node).iter().map(|runs| runs - 1).collect();
     assert_eq!(again, hooks);
     assert_eq!(node.apply(&bundle, 0).expect("runs").outcome, RunOutcome::NothingToDo);
+}
+
+/// The seal of the gate is whole, and names the machine.
+#[test]
+fn a_copied_disk_whose_record_is_damaged_says_so_before_the_kubelet_starts() {
+    let node = complete(&rich_bundle());
+    let vouch = || match node::vouch(&node.disk, node.host().machine.as_ref(), GATE).expect("looked") {
+        Verdict::Open { remarks } => remarks,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(vouch(), [""; 0]);
+    write(&node, COMPLETE_PATH, "\0\0\0\0");
+    let is_told = |remarks: Vec<String>| remarks.iter().any(|remark| remark.contains("no id of this one"));
+    assert!(!is_told(vouch()));
+    write(&node, "/etc/machine-id", "fedcba9876543210fedcba9876543210\n");
+    assert!(is_told(vouch()));
 }
 
 #[test]

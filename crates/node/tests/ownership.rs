@@ -5,7 +5,7 @@ mod support;
 use bundle::{Bundle, File, Role};
 use engine::{ErrorClass, RunOutcome};
 use host::units::JobResult;
-use node::{Phase, ResetOptions};
+use node::{COMPLETE_PATH, Phase, ResetOptions};
 use support::{FakeNode, HOOKS, clock, expect_converged, hook_unit, render, rich_bundle, surroundings};
 
 const KEY: &str = "/etc/kubernetes/pki/apiserver.key";
@@ -57,6 +57,31 @@ fn a_bundle_of_another_cluster_group_or_role_is_refused_and_leaves_a_complete_no
         assert_eq!(status.last_run.map(|report| report.outcome), Some(report.outcome.clone()), "{what}");
         assert_eq!(node.apply(&own, 0).expect("runs").outcome, RunOutcome::NothingToDo, "{what}");
         assert_eq!(runs(&node), hooks, "{what}");
+    }
+}
+
+/// Torn, or of a release that knows more: the gate still says for whom it is open.
+#[test]
+fn without_its_record_a_node_is_known_by_its_gate() {
+    let own = control_plane();
+    for damaged in ["", "\0\0\0\0", "0000\n{}\n"] {
+        let node = FakeNode::new(&own);
+        expect_converged(&node.apply(&own, 0).expect("runs"), "first");
+        let path = std::path::Path::new(COMPLETE_PATH);
+        host::files::write_durable(&node.disk.uncounted(), path, 0o600, damaged.as_bytes(), None).expect("written");
+        let tree = node.tree();
+        for (what, other) in others().into_iter().skip(1) {
+            let RunOutcome::Failed { message, advice, .. } = node.apply(&other, 0).expect("runs").outcome else {
+                panic!("{what} was taken by a node of {}/{}", own.cluster, own.group);
+            };
+            assert!(
+                message.contains(what) && advice.is_some_and(|advice| advice.starts_with("reset first")),
+                "{message}"
+            );
+            assert!(node.gate_is_open());
+            assert_eq!(node.tree(), tree, "{what}");
+        }
+        expect_converged(&node.apply(&own, 0).expect("runs"), "its own");
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use bundle::{AbsolutePath, Bundle, File};
 use engine::{ErrorClass, Report, RunOutcome};
 use host::disk::Disk as _;
-use host::fake::{Crash, FakePackage, Moment};
+use host::fake::{Crash, FakePackage, Fault, Moment, Repeat};
 use host::packages::dpkg::{self, STATUS_PATH};
 use host::units::UnitName;
 use node::ResetOptions;
@@ -174,6 +174,22 @@ fn drift_is_named_and_mended() {
     assert_eq!((first.subject.as_str(), first.found.as_str()), ("package containerd", "not held"));
     apply(&node, &bundle, "mended");
     assert!(node::verify(&node.host(), &bundle, &clock()).expect("looked at").drift.is_empty());
+}
+
+/// As files are written anew: the package manager says that all is there, and need not be right.
+#[test]
+fn packages_are_installed_again_when_a_sync_failed_in_this_boot() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    let again = || node.units.commands().iter().filter(|words| words.iter().any(|word| word == "--reinstall")).count();
+    assert_eq!(again(), 0);
+    node.disk.crash_point().fail_at(node.disk.operations() + 1, Fault::INPUT_OUTPUT, Repeat::Once);
+    node.disk.sync_everything().expect_err("it fails");
+    apply(&node, &bundle, "in doubt");
+    assert_eq!(again(), 1);
+    assert_eq!(apply(&node, &bundle, "no doubt any more").outcome, RunOutcome::NothingToDo);
+    assert_eq!(again(), 1);
 }
 
 #[test]

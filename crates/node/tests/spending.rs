@@ -5,13 +5,18 @@ mod support;
 
 use std::path::Path;
 
-use bundle::{BUNDLE_PATH, Bundle};
+use bundle::{BUNDLE_PATH, Bundle, SPENDING_UNIT};
 use engine::RunOutcome;
 use host::disk::{Disk, Kind};
 use host::fake::{Crash, FakeDisk, Moment};
+use host::units::UnitName;
 use node::{KEPT_BUNDLES_FOLDER, KEPT_PLATFORM_PATH, Verdict};
 use serde_json::json;
 use support::{FakeNode, GATE, bundle, clock, expect_converged};
+
+/// What is in the blocks, nobody but a kubelet wants to know.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
 
 /// What a kubelet gets for a token, and writes beside it.
 fn join(node: &FakeNode, bundle: &Bundle) {
@@ -21,7 +26,7 @@ fn join(node: &FakeNode, bundle: &Bundle) {
          name: x\ncurrent-context: x\nkind: Config\n"
     );
     write(&node.disk, &bundle.join.kubeconfig, &kubeconfig);
-    write(&node.disk, &bundle.join.client_certificate, "-----BEGIN CERTIFICATE-----\n");
+    write(&node.disk, &bundle.join.client_certificate, &(CERTIFICATE.to_owned() + KEY));
 }
 
 fn write(disk: &FakeDisk, path: &str, text: &str) {
@@ -118,6 +123,20 @@ fn a_kubelet_that_lost_its_certificate_needs_the_bundle_again() {
     });
 }
 
+/// Kubelets do not sync it.
+#[test]
+fn a_kubelet_whose_certificate_is_not_whole_needs_the_bundle_again() {
+    let path = bundle().join.client_certificate;
+    for damaged in ["", "\0\0\0\0", CERTIFICATE, KEY, "-----BEGIN CERTIFICATE-----\nMA"] {
+        needs_the_bundle_again(|node| write(&node.disk, &path, damaged));
+    }
+    needs_the_bundle_again(|node| {
+        host::files::remove_durable(&node.disk, path.as_path()).expect("removed");
+        let gone = "kubelet-client-2026-01-01-00-00-00.pem";
+        node.disk.uncounted().symlink(gone, path.as_path()).expect("linked");
+    });
+}
+
 /// It would look for what it joined with, whatever certificate it has.
 #[test]
 fn a_kubelet_that_lost_its_kubeconfig_needs_the_bundle_again() {
@@ -147,9 +166,63 @@ fn needs_the_bundle_again(lose: impl Fn(&FakeNode)) {
     assert!(!node.gate_is_open());
     expect_converged(&node.apply(&bundle, 0).expect("runs"), "delivered again");
     assert!(all_holders(&node, &token).contains(&bundle.join.bootstrap_kubeconfig.to_string()));
+    host::files::remove_durable(&node.disk, bundle.join.client_certificate.as_path()).expect("removed");
     join(&node, &bundle);
     spend(&node);
     assert_eq!(all_holders(&node, &token), [""; 0]);
+}
+
+/// Of `apply --bundle` before the first token was spent, and of power cuts.
+#[test]
+fn a_token_is_gone_from_what_nobody_reads_any_more_or_nobody_can_read() {
+    let first = bundle();
+    let (node, second) = (joined(&first), with_another_token(&first));
+    let tokens = [token(&first), token(&second)];
+    expect_converged(&node.apply(&second, 0).expect("runs"), "another one");
+    write(&node.disk, BUNDLE_PATH, &second.to_json());
+    for (name, bundle) in [(".x.json.nodestrap-new", &first), ("torn.json", &second)] {
+        let text = bundle.to_json();
+        let end = text.rfind(&token(bundle)).expect("it is there") + token(bundle).len();
+        write(&node.disk, &format!("{KEPT_BUNDLES_FOLDER}/{name}"), &text[..end]);
+    }
+    let kept = format!("{KEPT_BUNDLES_FOLDER}/{}.json", first.digest().hex());
+    host::files::remove_durable(&node.disk, Path::new(&kept)).expect("removed");
+    spend(&node);
+    assert_eq!(tokens.each_ref().map(|token| all_holders(&node, token)), [Vec::<String>::new(), Vec::new()]);
+    let platform = read(&node.disk, KEPT_PLATFORM_PATH).expect("what it said of the machine stays");
+    assert!(platform.contains("instanceId"), "{platform}");
+    assert_nothing_is_missed(&node, &second);
+
+    let node = joined(&first);
+    host::files::remove_durable(&node.disk, Path::new(BUNDLE_PATH)).expect("removed");
+    let whole = read(&node.disk, KEPT_PLATFORM_PATH).expect("it is there");
+    write(&node.disk, KEPT_PLATFORM_PATH, &whole[..whole.len() - 2]);
+    spend(&node);
+    assert_eq!(all_holders(&node, &tokens[0]), [""; 0]);
+}
+
+#[test]
+fn a_bundle_that_cannot_be_looked_into_is_told_of() {
+    let bundle = bundle();
+    for make in [
+        |disk: &dyn Disk| disk.symlink("elsewhere.json", Path::new(BUNDLE_PATH)).expect("linked"),
+        |disk: &dyn Disk| disk.make_folder(Path::new(BUNDLE_PATH), 0o700).expect("made"),
+    ] {
+        let node = joined(&bundle);
+        host::files::remove_durable(&node.disk, Path::new(BUNDLE_PATH)).expect("removed");
+        make(&node.disk.uncounted());
+        let spendable = node::find_spendable(&node.disk).expect("looked").expect("something is left");
+        let spent = node::spend(&node.disk, &spendable).expect("spent");
+        assert!(spent.unread.is_some_and(|what| what.starts_with(BUNDLE_PATH)));
+    }
+}
+
+fn with_another_token(bundle: &Bundle) -> Bundle {
+    let mut other = bundle.clone();
+    let file = other.files.iter_mut().find(|file| file.path == bundle.join.bootstrap_kubeconfig).expect("it is there");
+    let content = file.content.text().expect("text").replace(&token(bundle), "fedcba.fedcba9876543210");
+    file.content = content.into();
+    other
 }
 
 #[test]
@@ -157,16 +230,29 @@ fn other_credentials_are_written_to_a_node_that_spent_its_first() {
     let bundle = bundle();
     let node = joined(&bundle);
     spend(&node);
-    let mut other = bundle.clone();
+    let other = with_another_token(&bundle);
     let place = other.join.bootstrap_kubeconfig.clone();
-    let file = other.files.iter_mut().find(|file| file.path == place).expect("it is there");
-    let content = file.content.text().expect("text").replace(&token(&bundle), "fedcba.fedcba9876543210");
-    file.content = content.clone().into();
+    let content = other.file(&place).expect("it is there").content.text().expect("text").to_owned();
     write(&node.disk, BUNDLE_PATH, &other.to_json());
     // Not applied yet: what was spent is not what was delivered.
     assert!(node::find_spendable(&node.disk).expect("looked").is_none());
     expect_converged(&node.apply(&other, 0).expect("runs"), "another token");
     assert_eq!(read(&node.disk, &place), Some(content));
+}
+
+/// No kubelet is restarted for a token, and with its next start the unit might come too late.
+#[test]
+fn a_token_that_comes_to_a_node_that_has_joined_is_taken_away_without_a_restart_of_the_kubelet() {
+    let bundle = bundle();
+    let node = joined(&bundle);
+    spend(&node);
+    let unit = |name: &str| UnitName(name.to_owned());
+    let before = (node.units.runs(&unit("kubelet.service")), node.units.runs(&unit(SPENDING_UNIT)));
+    let other = with_another_token(&bundle);
+    expect_converged(&node.apply(&other, 0).expect("runs"), "another token");
+    let after = (node.units.runs(&unit("kubelet.service")), node.units.runs(&unit(SPENDING_UNIT)));
+    assert_eq!(after, (before.0, before.1 + 1));
+    assert_eq!(node.apply(&other, 0).expect("runs").outcome, RunOutcome::NothingToDo, "it is asked once");
 }
 
 #[test]

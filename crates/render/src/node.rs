@@ -19,7 +19,7 @@ use crate::kubelet::{
 };
 use crate::network::{self, NETWORK_UNIT};
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
-use crate::spending::{self, SPENDING_UNIT};
+use crate::spending;
 use crate::{layout, packages, readers, runtime, static_pods, system, trees, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
@@ -199,7 +199,7 @@ fn kubelet_part(
         runtime_unit: runtime::unit_name(group.container_runtime.name.value),
         followers: [
             (cluster.networking.pod_network.value == PodNetwork::Bridge).then_some(NETWORK_UNIT),
-            task.map(|_| SPENDING_UNIT),
+            task.map(|_| bundle::SPENDING_UNIT),
         ]
         .into_iter()
         .flatten()

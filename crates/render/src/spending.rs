@@ -1,7 +1,7 @@
 //! The unit that takes the credentials away with which a node joined, once the kubelet has its own, and older versions of
 //! programs, once it is Ready with the new ones.
 
-use bundle::Start;
+use bundle::{SPENDING_UNIT, Start};
 
 use crate::confinement;
 use crate::error::RenderError;
@@ -15,9 +15,6 @@ pub(crate) enum Task {
     /// And credentials, if there are any.
     Programs,
 }
-
-/// Pulled in by the kubelet's unit: what it waits for, only a kubelet can bring.
-pub(crate) const SPENDING_UNIT: &str = "nodestrap-spend-credentials.service";
 
 /// It has no `[Install]` section because the kubelet's unit wants it.
 pub(crate) fn render(kubelet_unit: &str, nodestrap: &str, task: Task) -> Result<Part, RenderError> {

@@ -101,7 +101,7 @@ fn what_the_kubelet_does_not_read_is_left_to_verify() {
     let sandbox = Sandbox::applied();
     sandbox.write("/etc/sysctl.d/90-nodestrap.conf", "");
     // With credentials of its own, it does not read what it joined with any more.
-    sandbox.write(CLIENT_CERTIFICATE, "-----BEGIN");
+    sandbox.write(CLIENT_CERTIFICATE, PEM);
     sandbox.write(KUBECONFIG, LEADING);
     sandbox.remove(BOOTSTRAP_KUBECONFIG);
     let ran = sandbox.run("gate", &[]).expect(0);
@@ -115,7 +115,7 @@ fn a_kubelet_without_its_kubeconfig_reads_what_it_joins_with_whatever_certificat
     let wanted = text(whole.path(BOOTSTRAP_KUBECONFIG));
     for kubeconfig in [None, Some(""), Some("\0\0\0\0"), Some("kind: Config\n")] {
         let sandbox = whole.copied_to(&std::env::temp_dir());
-        sandbox.write(CLIENT_CERTIFICATE, "-----BEGIN");
+        sandbox.write(CLIENT_CERTIFICATE, PEM);
         if let Some(kubeconfig) = kubeconfig {
             sandbox.write(KUBECONFIG, kubeconfig);
         }

@@ -28,6 +28,10 @@ use support::{
     program, text,
 };
 
+/// A certificate and its key, as far as anybody but a kubelet looks.
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----\nMAA=\n\
+                   -----END EC PRIVATE KEY-----\n";
+
 /// Every file that an apply of the example brings, with its mode.
 const BROUGHT: [(&str, u32); 16] = [
     ("/etc/containerd/config.toml", 0o644),

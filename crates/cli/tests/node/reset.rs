@@ -55,7 +55,7 @@ fn what_is_said_of_the_delivery_is_what_apply_then_does() {
     let mut bundle = bundle::Bundle::parse(text(sandbox.path(BUNDLE)).as_bytes()).unwrap();
     let joins_with = bundle.file(&bundle.join.bootstrap_kubeconfig).unwrap().clone();
     // As after joining.
-    sandbox.write(&bundle.join.client_certificate, "a certificate");
+    sandbox.write(&bundle.join.client_certificate, PEM);
     sandbox.write(&bundle.join.kubeconfig, joins_with.content.text().unwrap());
     assert!(bundle.spend(joins_with.sha256()));
     sandbox.write(BUNDLE, bundle.to_json());

@@ -4,6 +4,7 @@
 //! Needs Linux 5.6. An older kernel (or a filter that hides `openat2`) is served with plain paths when the root is `/`,
 //! where there is nothing to leave, and refused otherwise.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
@@ -28,6 +29,8 @@ pub(super) const BASE: OFlags = OFlags::CLOEXEC;
 /// The kernel answers `EAGAIN` when a rename elsewhere raced with `..`; it asks to try again.
 pub(super) const RESOLVE_ATTEMPTS: u32 = 64;
 /// For whoever must not wait for the other end of a named pipe, nor make a terminal theirs.
+/// Where packages and most hooks write; nobody unmounts one of these on a machine that runs.
+const SYSTEM_FOLDERS: [&str; 8] = ["/", "/etc", "/opt", "/srv", "/usr", "/var", "/var/lib", "/var/log"];
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 pub struct RootedDisk {
@@ -148,6 +151,13 @@ impl RootedDisk {
         }
     }
 
+    fn hold_folder(&self, folder: &Path) -> io::Result<()> {
+        match self.folder(folder) {
+            Err(error) if is_absent(&error) => Ok(()),
+            opened => self.held.hold(&opened?),
+        }
+    }
+
     /// Mount points that somebody took away or that lie under others cannot be opened, and nothing new is written there.
     fn sync_everything_here(&self) -> Result<(), DiskError> {
         let mounts = match self.reach {
@@ -155,8 +165,17 @@ impl RootedDisk {
             Reach::Folder => None,
         };
         let Some(mounts) = mounts else { return self.sync_all_held() };
-        for at in mounts {
-            match self.sync_file_system_of(&at) {
+        // Each once, by a place that really leads there.
+        let mut reached = BTreeSet::new();
+        for (device, at) in mounts {
+            if reached.contains(&device) {
+                continue;
+            }
+            let mut sync = || match reached.insert(mounts::device(rustix::fs::fstat(self.pin(&at)?)?.st_dev)) {
+                true => self.sync_file_system_of(&at),
+                false => Ok(()),
+            };
+            match sync() {
                 Err(error) if is_absent(&error) => {}
                 synced => synced.map_err(|source| DiskError::new("sync the file system of", &at, source))?,
             }
@@ -543,6 +562,13 @@ impl Disk for RootedDisk {
             }
             Extent::Everything => self.sync_everything_here(),
         }
+    }
+
+    fn hold_system_folders(&self) -> Result<(), DiskError> {
+        let hold = |folder: &Path| {
+            self.hold_folder(folder).map_err(|source| DiskError::new("open the file system of", folder, source))
+        };
+        SYSTEM_FOLDERS.map(Path::new).into_iter().try_for_each(hold)
     }
 
     fn try_lock(&self, path: &Path) -> Result<Option<LockGuard>, DiskError> {

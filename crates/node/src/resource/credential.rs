@@ -10,22 +10,26 @@
 use std::path::{Path, PathBuf};
 
 use bundle::resource::{Aspect, Difference};
-use bundle::{Bundle, Join, sha256_hex};
+use bundle::{Bundle, Join, UnitName, sha256_hex};
 use data_encoding::BASE64;
-use engine::{Condition, History, StepContext, StepError};
+use engine::{Condition, History, StepContext, StepError, Timestamp};
 use host::disk::{Disk, DiskError, Kind, Look};
 use host::files::{self, FileError};
+use host::units::ActiveState;
 use serde::{Deserialize, Serialize};
+use x509_parser::pem::Pem;
 
 use super::file::{FILES_DEADLINE, SAVED_FOLDER};
 use super::record::Record;
-use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified};
+use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified, host_name};
 use crate::authority::authority_keys;
 use crate::complete::COMPLETE_PATH;
-use crate::failure::{disk_error, file_error};
+use crate::failure::{disk_error, file_error, unit_error};
 use crate::kubeconfig::{Destination, names_a_server, parse_destination};
 use crate::reset::ResetAction;
+use crate::spending::find_spendable;
 use crate::store::STATE_FOLDER_MODE;
+use crate::timekeeping;
 
 pub(crate) struct Credentials;
 
@@ -111,9 +115,18 @@ fn saved_as(content: &[u8]) -> String {
     format!("{SAVED_FOLDER}/credentials-{}", &sha256_hex(content)[..FOLDER_DIGITS])
 }
 
-/// Whether the kubelet has a certificate of its own, of whichever cluster.
+/// Whether the kubelet has a certificate of its own, of whichever cluster, and its key. It syncs neither, so after a power cut
+/// the link may lead nowhere, or to an empty file or zero bytes.
 fn has_certificate(disk: &dyn Disk, join: &Join) -> Result<bool, DiskError> {
-    Ok(disk.stat(join.client_certificate.as_path())?.is_some())
+    let pem = disk.read(join.client_certificate.as_path(), LIMIT)?.unwrap_or_default();
+    let labels: Vec<String> = Pem::iter_from_buffer(&pem).map_while(Result::ok).map(|block| block.label).collect();
+    Ok(labels.iter().any(|label| label == "CERTIFICATE") && labels.iter().any(|label| label.ends_with("PRIVATE KEY")))
+}
+
+/// When the kubelet's own certificate ended, if it has. It renews one that is still good; after that it can only join anew.
+pub(crate) fn ended(disk: &dyn Disk, join: &Join, now: Timestamp) -> Result<Option<Timestamp>, DiskError> {
+    let pem = disk.read(join.client_certificate.as_path(), LIMIT)?.unwrap_or_default();
+    Ok(timekeeping::end(&String::from_utf8_lossy(&pem)).filter(|end| *end < now))
 }
 
 /// Whether the kubelet can do without what it joins with: it has a certificate, and a kubeconfig that leads to a server, of
@@ -195,60 +208,95 @@ fn rewrite(text: &str, found: &Destination, wanted: &Destination) -> Option<Stri
 pub enum Action {
     /// What the kubelet would take for its own is of this cluster and leads to its server, or is set aside.
     SettleCredentials { kubeconfig: String, server: String },
+    /// A kubelet that has joined starts this unit only with its next start, and what a node joins with restarts no kubelet.
+    SpendCredentials { unit: UnitName },
 }
 
 impl Deed<Node<'_>> for Action {
     fn describe(&self) -> String {
-        let Self::SettleCredentials { kubeconfig, server } = self;
-        format!("{kubeconfig}, if it is there, is for {server}")
+        match self {
+            Self::SettleCredentials { kubeconfig, server } => format!("{kubeconfig}, if it is there, is for {server}"),
+            Self::SpendCredentials { unit } => format!("{unit}, if the kubelet has joined and they are still here"),
+        }
     }
 
     fn check(&self, node: &Node<'_>, _: &History) -> Result<Condition, StepError> {
-        let Self::SettleCredentials { kubeconfig, server } = self;
-        Ok(match observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))? {
-            Found::Nothing | Found::Own => Condition::AlreadySo,
-            Found::Elsewhere { server: other, .. } => Condition::Needed(match same_server(&other, server) {
-                true => format!("{kubeconfig} trusts other authorities than the bundle"),
-                false => format!("{kubeconfig} leads to {other}, not to {server}"),
-            }),
-            Found::Foreign { server: other, .. } => Condition::Needed(format!(
-                "{kubeconfig} is of another cluster, {other}, whose authority the bundle does not know"
-            )),
-            Found::Orphaned { certificate, .. } => Condition::Needed(format!(
-                "{certificate} is of a former life: this node was never complete, and no kubeconfig says whose it is"
-            )),
-        })
+        match self {
+            Self::SettleCredentials { kubeconfig, server } => check_settled(node, kubeconfig, server),
+            Self::SpendCredentials { unit } => check_spending(node, unit),
+        }
     }
 
     fn apply(&self, node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
-        let Self::SettleCredentials { kubeconfig, .. } = self;
-        let path = Path::new(kubeconfig);
-        let found = observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))?;
-        if !matches!(found, Found::Nothing | Found::Own) {
-            // It reads them when it starts.
-            node.forget_starts([&node.bundle.join.kubelet_unit])?;
+        match self {
+            Self::SettleCredentials { kubeconfig, .. } => settle(node, kubeconfig, context),
+            // It asks the API server, and waits for this very run to end.
+            Self::SpendCredentials { unit } => {
+                node.tools.units.queue_start(&host_name(unit)).map_err(|error| unit_error(&error))
+            }
         }
-        match found {
-            Found::Nothing | Found::Own => Ok(()),
-            Found::Elsewhere { text: None, .. } => {
-                Err(StepError::needs_operator(format!("{kubeconfig:?} cannot be changed line by line"))
-                    .with_advice("write the server of the spec into it, or move it away: the kubelet then joins anew"))
-            }
-            Found::Elsewhere { text: Some(text), .. } => {
-                let owner = node.tools.ownership.owner();
-                files::write_durable(node.tools.disk, path, 0o600, text.as_bytes(), owner)
-                    .map_err(|error| file_error(&error))
-            }
-            Found::Foreign { server, saved } => {
-                set_aside(node, path, &saved).map_err(|error| file_error(&error))?;
-                context.detail(format!("{kubeconfig} was of another cluster, {server}; kept in {saved}"));
-                Ok(())
-            }
-            Found::Orphaned { certificate, saved } => {
-                set_aside(node, path, &saved).map_err(|error| file_error(&error))?;
-                context.detail(format!("{certificate} was of a former life of this machine; kept in {saved}"));
-                Ok(())
-            }
+    }
+}
+
+fn check_settled(node: &Node<'_>, kubeconfig: &str, server: &str) -> Result<Condition, StepError> {
+    Ok(match observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))? {
+        Found::Nothing | Found::Own => Condition::AlreadySo,
+        Found::Elsewhere { server: other, .. } => Condition::Needed(match same_server(&other, server) {
+            true => format!("{kubeconfig} trusts other authorities than the bundle"),
+            false => format!("{kubeconfig} leads to {other}, not to {server}"),
+        }),
+        Found::Foreign { server: other, .. } => Condition::Needed(format!(
+            "{kubeconfig} is of another cluster, {other}, whose authority the bundle does not know"
+        )),
+        Found::Orphaned { certificate, .. } => Condition::Needed(format!(
+            "{certificate} is of a former life: this node was never complete, and no kubeconfig says whose it is"
+        )),
+    })
+}
+
+fn check_spending(node: &Node<'_>, unit: &UnitName) -> Result<Condition, StepError> {
+    let (disk, join) = (node.tools.disk, &node.bundle.join);
+    let is_here = disk.stat(join.bootstrap_kubeconfig.as_path()).map_err(|error| disk_error(&error))?.is_some();
+    let has_joined = needs_no_bootstrap(disk, join).map_err(|error| disk_error(&error))?;
+    if !is_here || !has_joined || find_spendable(disk).map_err(|error| file_error(&error))?.is_none() {
+        return Ok(Condition::AlreadySo);
+    }
+    let state = node.tools.units.state(&host_name(unit)).map_err(|error| unit_error(&error))?;
+    Ok(match state.active {
+        ActiveState::Inactive | ActiveState::Failed => {
+            Condition::Needed("the kubelet has joined, and what it joins with is still here".to_owned())
+        }
+        _ => Condition::AlreadySo,
+    })
+}
+
+fn settle(node: &Node<'_>, kubeconfig: &str, context: &StepContext<'_>) -> Result<(), StepError> {
+    let path = Path::new(kubeconfig);
+    let found = observe(node.tools.disk, node.bundle).map_err(|error| disk_error(&error))?;
+    if !matches!(found, Found::Nothing | Found::Own) {
+        // It reads them when it starts.
+        node.forget_starts([&node.bundle.join.kubelet_unit])?;
+    }
+    match found {
+        Found::Nothing | Found::Own => Ok(()),
+        Found::Elsewhere { text: None, .. } => {
+            Err(StepError::needs_operator(format!("{kubeconfig:?} cannot be changed line by line"))
+                .with_advice("write the server of the spec into it, or move it away: the kubelet then joins anew"))
+        }
+        Found::Elsewhere { text: Some(text), .. } => {
+            let owner = node.tools.ownership.owner();
+            files::write_durable(node.tools.disk, path, 0o600, text.as_bytes(), owner)
+                .map_err(|error| file_error(&error))
+        }
+        Found::Foreign { server, saved } => {
+            set_aside(node, path, &saved).map_err(|error| file_error(&error))?;
+            context.detail(format!("{kubeconfig} was of another cluster, {server}; kept in {saved}"));
+            Ok(())
+        }
+        Found::Orphaned { certificate, saved } => {
+            set_aside(node, path, &saved).map_err(|error| file_error(&error))?;
+            context.detail(format!("{certificate} was of a former life of this machine; kept in {saved}"));
+            Ok(())
         }
     }
 }

@@ -30,6 +30,9 @@ const GATE_LIMIT: u64 = 256 * 1024;
 
 const BUNDLE_VARIABLE: &str = "NODESTRAP_BUNDLE";
 const MACHINE_VARIABLE: &str = "NODESTRAP_MACHINE";
+/// Of the bundle's part of a gate.
+const CLUSTER_VARIABLE: &str = "NODESTRAP_CLUSTER";
+const GROUP_VARIABLE: &str = "NODESTRAP_GROUP";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateState {
@@ -44,7 +47,24 @@ pub enum GateState {
     },
 }
 
+/// Empty where there is no gate, or one that does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GateOwner {
+    pub cluster: Option<String>,
+    pub group: Option<String>,
+}
+
 impl GateState {
+    pub(crate) fn owner(&self) -> GateOwner {
+        match self {
+            Self::Open { environment, .. } => GateOwner {
+                cluster: environment.get(CLUSTER_VARIABLE).cloned(),
+                group: environment.get(GROUP_VARIABLE).cloned(),
+            },
+            Self::Absent | Self::Damaged { .. } => GateOwner::default(),
+        }
+    }
+
     /// The machine for which it was opened.
     pub(crate) fn machine(&self) -> Option<&str> {
         match self {

@@ -43,6 +43,7 @@ impl Deed<Node<'_>> for Action {
         node.files_are_as_planned.store(false, std::sync::atomic::Ordering::Relaxed);
         node.forget_starts(started_after(node.bundle, *slot))?;
         let output = HookOutput::prepare(node.tools.disk, unit).map_err(|error| disk_error(&error))?;
+        node.tools.disk.hold_system_folders().map_err(|error| disk_error(&error))?;
         let ended = output.run(node.tools.units, node.tools.remaining(context));
         judge(hook, *slot, *necessity, ended, context)?;
         // Once it is recorded as done it does not run again, so whatever it wrote, wherever, has to be there for ever.

@@ -89,6 +89,10 @@ impl Deed<Node<'_>> for Action {
             }
             Self::FetchPackages { .. } => check_fetched(node),
             Self::InstallPackages { .. } | Self::VerifyPackages { .. } => Ok(match drift(node)?.first() {
+                None if matches!(self, Self::InstallPackages { .. }) && node.is_in_doubt()? => Condition::Needed(
+                    "a sync failed in this boot, so what looks installed need not be on the disk: installed again"
+                        .to_owned(),
+                ),
                 None => Condition::AlreadySo,
                 Some(first) => Condition::Needed(format!("{}: {}, not {}", first.subject, first.found, first.expected)),
             }),
@@ -256,7 +260,8 @@ fn install(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> 
     let missing = |status: &Status| packages.packages.iter().any(|package| is_missing(package, status));
     let changing = packages.packages.iter().filter(|package| is_open || is_missing(package, &status));
     let transaction = fetched(node, packages)?;
-    let lost = !is_open && !missing(&status) && programs_are_lost(node)?;
+    // What looks installed need not be on the disk, if a sync failed in this boot.
+    let lost = !is_open && !missing(&status) && (node.is_in_doubt()? || programs_are_lost(node)?);
     let readers: BTreeSet<_> = changing.flat_map(|package| &package.read_by.units).collect();
     node.files_are_as_planned.store(false, Ordering::Relaxed);
     node.forget_starts(readers)?;

@@ -212,7 +212,7 @@ impl<'a> Manager<'a> {
             disk.make_folder(Path::new(OUTPUT_FOLDER), OUTPUT_FOLDER_MODE)?;
             disk.remove(&output)
         };
-        prepare().map_err(|error| disk_error(&error))?;
+        prepare().and_then(|_| disk.hold_system_folders()).map_err(|error| disk_error(&error))?;
         let transient = Transient {
             unit: UnitName(UNIT.to_owned()),
             description: format!("nodestrap: {what} of packages"),
