@@ -28,9 +28,9 @@ use crate::mounts::{self, MOUNTS, MOUNTS_LIMIT};
 pub(super) const BASE: OFlags = OFlags::CLOEXEC;
 /// The kernel answers `EAGAIN` when a rename elsewhere raced with `..`; it asks to try again.
 pub(super) const RESOLVE_ATTEMPTS: u32 = 64;
-/// For whoever must not wait for the other end of a named pipe, nor make a terminal theirs.
 /// Where packages and most hooks write; nobody unmounts one of these on a machine that runs.
 const SYSTEM_FOLDERS: [&str; 8] = ["/", "/etc", "/opt", "/srv", "/usr", "/var", "/var/lib", "/var/log"];
+/// For whoever must not wait for the other end of a named pipe, nor make a terminal theirs.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 pub struct RootedDisk {
