@@ -49,6 +49,7 @@ mod signing;
 mod state;
 mod support;
 mod teardown;
+pub mod update_engine;
 mod usr_partitions;
 mod wait;
 mod web;
