@@ -104,6 +104,9 @@ enum Action {
         script: PathBuf,
         #[arg(long, value_name = "FOLDER", default_value = "/run/update-engine")]
         state: PathBuf,
+        /// Write the partitions of this root: an update is one.
+        #[arg(long, value_name = "FOLDER")]
+        updated_root: Option<PathBuf>,
     },
 }
 
@@ -170,8 +173,8 @@ fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
         Action::KeepRoutes => lab::keep_routes(&name)?,
         Action::KeepSite { site, transport } => lab::keep_site(&name, &site, transport)?,
         Action::KeepMetadata { node, instance } => lab::metadata::keep_metadata(&name, &node, &instance)?,
-        Action::UpdateEngine { bus, script, state } => {
-            lab::update_engine::keep_update_engine(&bus, &script, &state)?;
+        Action::UpdateEngine { bus, script, state, updated_root } => {
+            lab::update_engine::keep_update_engine(&bus, &script, &state, updated_root.as_deref())?;
             // Only its script ends it, and then like somebody who was killed: its unit restarts it, or not.
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
         }

@@ -1,4 +1,4 @@
-//! A stand-in of update_engine on a D-Bus: its interface, and what it says in which order. It updates nothing.
+//! A stand-in of update_engine on a D-Bus: its interface, and what it says in which order.
 //!
 //! In: the address of a bus, a script (a file, read anew at each attempt) and a folder for its state. Out: the name
 //! `com.coreos.update1` on that bus until it ends. The folder has, as far as they are there:
@@ -18,6 +18,9 @@
 //! ```
 //! Steps follow one another after the first word, which is not among them; after the last one it stays silent. `KILLED` ends it
 //! there and then. With `"begins": "at-start"` it does not wait to be asked, like a check in the background.
+//!
+//! It updates nothing, unless it is told whose partitions to write: there `UPDATED_NEED_REBOOT` puts the next version on the
+//! partition that is not in use and has it boot next, `ResetStatus` takes the latter back, and a version that runs is no update.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,6 +33,9 @@ use tokio::sync::Notify;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, interface};
 
+use crate::node_root::write_file;
+use crate::usr_partitions::UsrPartitions;
+
 const NAME: &str = "com.coreos.update1";
 const PATH: &str = "/com/coreos/update1";
 /// Of an update that nobody knows the version of.
@@ -37,6 +43,10 @@ const NO_VERSION: &str = "0.0.0";
 /// In its folder.
 const CALLS: &str = "calls";
 const NEED_REBOOT: &str = "need-reboot";
+
+/// On a node: what its unit starts, and the script.
+const PROGRAM: &str = "var/lib/nodestrap-lab/bin/lab";
+const SCRIPT: &str = "var/lib/nodestrap-lab/update-engine.json";
 
 /// Lets root have and call it on a system bus: for `/etc/dbus-1/system.d/com.coreos.update1.conf`.
 pub const BUS_POLICY: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
@@ -84,6 +94,22 @@ pub struct Step {
     pub operation: Operation,
     #[serde(default)]
     pub progress: f64,
+}
+
+impl Script {
+    /// One that finds that version, downloads it and stages it, in a second.
+    pub fn that_finds(version: &str) -> Self {
+        let words =
+            [Operation::UpdateAvailable, Operation::Downloading, Operation::Finalizing, Operation::UpdatedNeedReboot];
+        let steps = words.map(|operation| Step::new(250, operation)).to_vec();
+        Self { next_version: version.to_owned(), next_size: 400_000_000, begins: Begins::WhenAsked, steps }
+    }
+
+    /// One that finds nothing.
+    pub fn that_finds_nothing() -> Self {
+        let steps = vec![Step::new(250, Operation::Idle)];
+        Self { next_version: no_version(), next_size: 0, begins: Begins::WhenAsked, steps }
+    }
 }
 
 impl Step {
@@ -138,6 +164,7 @@ fn status(operation: Operation, progress: f64, version: &str, size: i64) -> Stat
 struct Shared {
     script: PathBuf,
     folder: PathBuf,
+    partitions: Option<UsrPartitions>,
     says: Mutex<Status>,
     /// Counts attempts and resets: the steps of an earlier one end with it.
     attempt: Mutex<u64>,
@@ -145,7 +172,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn begin(script: &Path, folder: &Path) -> Result<Self> {
+    fn begin(script: &Path, folder: &Path, partitions: Option<UsrPartitions>) -> Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let operation = match folder.join(NEED_REBOOT).exists() {
             true => Operation::UpdatedNeedReboot,
@@ -154,6 +181,7 @@ impl Shared {
         Ok(Self {
             script: script.to_owned(),
             folder: folder.to_owned(),
+            partitions,
             says: Mutex::new(status(operation, 0.0, NO_VERSION, 0)),
             attempt: Mutex::default(),
             killed: Notify::new(),
@@ -163,6 +191,28 @@ impl Shared {
     fn script(&self) -> Result<Script> {
         let text = std::fs::read(&self.script).with_context(|| format!("reading {}", self.script.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("reading the script {}", self.script.display()))
+    }
+
+    fn runs(&self, version: &str) -> Result<bool> {
+        let Some(partitions) = &self.partitions else { return Ok(false) };
+        Ok(partitions.version(partitions.booted()?)?.as_deref() == Some(version))
+    }
+
+    fn stage(&self, version: &str) -> Result<()> {
+        if let Some(partitions) = &self.partitions {
+            let passive = partitions.booted()?.other();
+            partitions.write(passive, version)?;
+            partitions.boot_next(passive)?;
+        }
+        std::fs::write(self.folder.join(NEED_REBOOT), "").context("staging")
+    }
+
+    fn unstage(&self) -> Result<()> {
+        if let Some(partitions) = &self.partitions {
+            partitions.boot_next(partitions.booted()?)?;
+        }
+        let marker = self.folder.join(NEED_REBOOT);
+        if marker.exists() { std::fs::remove_file(marker).context("unstaging") } else { Ok(()) }
     }
 
     fn note(&self, call: &str) -> zbus::fdo::Result<()> {
@@ -194,7 +244,10 @@ impl Shared {
 
     /// The first word now, the others one by one on the way.
     async fn check(self: Arc<Self>, connection: &Connection) -> Result<()> {
-        let script = self.script()?;
+        let mut script = self.script()?;
+        if self.runs(&script.next_version)? {
+            script = Script::that_finds_nothing();
+        }
         let attempt = self.next_attempt();
         let emitter = SignalEmitter::new(connection, PATH)?.into_owned();
         self.say(&emitter, status(Operation::CheckingForUpdate, 0.0, NO_VERSION, 0)).await?;
@@ -214,7 +267,7 @@ impl Shared {
             }
             match step.operation {
                 Operation::Killed => return Ok(self.killed.notify_one()),
-                Operation::UpdatedNeedReboot => std::fs::write(self.folder.join(NEED_REBOOT), "").context("staging")?,
+                Operation::UpdatedNeedReboot => self.stage(&script.next_version)?,
                 _ => {}
             }
             let known = step.operation.knows_next_version();
@@ -246,10 +299,7 @@ impl Manager {
     async fn reset_status(&self, #[zbus(signal_emitter)] emitter: SignalEmitter<'_>) -> zbus::fdo::Result<()> {
         self.0.note("ResetStatus")?;
         self.0.next_attempt();
-        let marker = self.0.folder.join(NEED_REBOOT);
-        if marker.exists() {
-            std::fs::remove_file(marker).map_err(|error| failed(&error.into()))?;
-        }
+        self.0.unstage().map_err(|error| failed(&error))?;
         Ok(self.0.say(&emitter, status(Operation::Idle, 0.0, NO_VERSION, 0)).await?)
     }
 
@@ -268,18 +318,33 @@ fn failed(error: &anyhow::Error) -> zbus::fdo::Error {
     zbus::fdo::Error::Failed(format!("{error:#}"))
 }
 
-/// Serves until a script says `KILLED`. `address`: such as `unix:path=/run/dbus/system_bus_socket`.
-pub fn keep_update_engine(address: &str, script: &Path, folder: &Path) -> Result<()> {
+/// Serves until a script says `KILLED`. `address`: such as `unix:path=/run/dbus/system_bus_socket`. `updated_root`: whose partitions
+/// it writes.
+pub fn keep_update_engine(address: &str, script: &Path, folder: &Path, updated_root: Option<&Path>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (shared, _connection) = serve(address, script, folder).await?;
+        let shared = Shared::begin(script, folder, updated_root.map(UsrPartitions::of))?;
+        let (shared, _connection) = serve(address, shared).await?;
         shared.killed.notified().await;
         Ok(())
     })
 }
 
-async fn serve(address: &str, script: &Path, folder: &Path) -> Result<(Arc<Shared>, Connection)> {
-    let shared = Arc::new(Shared::begin(script, folder)?);
+/// Puts the stand-in, which is a command of the program `lab`, on a Container Linux; its unit is in the image.
+pub fn install(root: &Path, lab: &Path) -> Result<()> {
+    let place = root.join(PROGRAM);
+    std::fs::create_dir_all(place.parent().unwrap_or(root)).context("making the folder of the lab's programs")?;
+    std::fs::copy(lab, &place).with_context(|| format!("copying {}", lab.display()))?;
+    write_script(root, &Script::that_finds_nothing())
+}
+
+/// From its next check on it plays this.
+pub fn write_script(root: &Path, script: &Script) -> Result<()> {
+    write_file(&root.join(SCRIPT), serde_json::to_vec(script)?)
+}
+
+async fn serve(address: &str, shared: Shared) -> Result<(Arc<Shared>, Connection)> {
+    let shared = Arc::new(shared);
     let serving = zbus::connection::Builder::address(address)
         .serve_at(PATH, Manager(Arc::clone(&shared)))
         .name(NAME)
@@ -303,7 +368,7 @@ impl UpdateEngine {
     /// Returns when it has its name.
     pub fn start(address: &str, script: &Path, folder: &Path) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (shared, connection) = runtime.block_on(serve(address, script, folder))?;
+        let (shared, connection) = runtime.block_on(serve(address, Shared::begin(script, folder, None)?))?;
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

@@ -1,16 +1,26 @@
 //! Container Linux as the lab has it, driven by hand: what nodestrap relies on, and what strands a node that nobody prepared.
 #![allow(clippy::disallowed_methods, reason = "tests drive real processes")]
 
+use std::path::Path;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
+use lab::consumers::IgnitionSpec;
+use lab::flow::{AddonSite, Published};
+use lab::update_engine::{self, Script};
 use lab::{FIRST_OS_VERSION, Lab, LabOptions, NEXT_OS_VERSION, Node, NodeImage, NodeOptions, Partition, Patch};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+use trust::openpgp::{Keyring, verify_detached};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ADDON: &str = "18.06";
 const SEAL: &str = "/run/metadata/torcx";
 
 fn container_linux(lab: &Lab) -> Node {
-    lab.add_node(NodeOptions::named("n1").image(NodeImage::ContainerLinux)).expect("the node boots")
+    let engine = |root: &Path| update_engine::install(root, Path::new(env!("CARGO_BIN_EXE_lab")));
+    let options = NodeOptions::named("n1").image(NodeImage::ContainerLinux).before_boot(engine);
+    lab.add_node(options).expect("the node boots")
 }
 
 fn write(node: &Node, path: &str, text: impl AsRef<[u8]>) {
@@ -32,12 +42,20 @@ fn want_addon(node: &Node) {
     write(node, "etc/torcx/next-profile", "tectonic\n");
 }
 
-/// As an engine does that has installed it.
-fn stage(node: &Node, os_version: &str) {
-    let partitions = node.usr_partitions();
-    let passive = partitions.booted().expect("one runs").other();
-    partitions.write(passive, os_version).expect("written");
-    partitions.boot_next(passive).expect("chosen");
+/// By update_engine, as whoever wants an update now asks for it.
+fn update(node: &Node) {
+    call_engine(node, "AttemptUpdate");
+    node.wait_until("a staged update", PATIENCE, |node| {
+        Ok(call_engine(node, "GetStatus").contains("UPDATE_STATUS_UPDATED_NEED_REBOOT"))
+    })
+    .expect("it is staged");
+}
+
+/// Over the system bus.
+fn call_engine(node: &Node, method: &str) -> String {
+    let method = format!("com.coreos.update1.Manager.{method}");
+    let words = ["dbus-send", "--system", "--print-reply", "--dest=com.coreos.update1", "/com/coreos/update1", &method];
+    node.run(&words).expect("it answers")
 }
 
 fn reboot(node: &Node) {
@@ -103,12 +121,30 @@ fn an_addon_runs_if_profile_and_store_name_it_and_an_update_without_one_leaves_n
     let write = node.exec(&["touch", "/run/torcx/unpack/docker/mine"]).expect("touch runs");
     assert!(!write.status.success(), "what is unpacked is read-only");
 
-    stage(&node, NEXT_OS_VERSION);
+    call_engine(&node, "AttemptUpdate");
+    node.wait_until("a check that found nothing", PATIENCE, |node| {
+        Ok(call_engine(node, "GetStatus").contains("UPDATE_STATUS_IDLE"))
+    })
+    .expect("nothing is offered");
+    update_engine::write_script(&node.root(), &Script::that_finds(NEXT_OS_VERSION)).expect("offered");
+    update(&node);
+    assert!(call_engine(&node, "GetStatus").contains(NEXT_OS_VERSION));
     assert_eq!(version(&node), FIRST_OS_VERSION, "until the next boot");
+    node.run(&["systemctl", "kill", "--signal=KILL", "update-engine.service"]).expect("killed");
+    node.wait_until("an engine that has forgotten the version", PATIENCE, |node| {
+        let words =
+            ["busctl", "call", "com.coreos.update1", "/com/coreos/update1", "com.coreos.update1.Manager", "GetStatus"];
+        Ok(lab::output_text(&node.exec(&words)?).contains("\"UPDATE_STATUS_UPDATED_NEED_REBOOT\" \"0.0.0\""))
+    })
+    .expect("it is started again");
+    call_engine(&node, "ResetStatus");
+    assert_eq!(node.usr_partitions().next().expect("a partition"), Partition::A, "the update is forgotten");
+    update(&node);
     reboot(&node);
     assert_eq!(version(&node), NEXT_OS_VERSION);
     assert_eq!(node.usr_partitions().booted().expect("one runs"), Partition::B);
     assert_stranded(&node, &format!("/var/lib/torcx/store/{NEXT_OS_VERSION}"));
+    assert!(call_engine(&node, "GetStatus").contains("UPDATE_STATUS_IDLE"), "a boot ends what was staged");
 
     node.usr_partitions().boot_next(Partition::A).expect("chosen");
     reboot(&node);
@@ -149,4 +185,99 @@ fn the_wrapper_starts_the_kubelet_of_its_tag_and_names_a_tag_that_it_does_not_kn
     assert!(said.contains("'v1.9.6_coreos.0'"), "{said}");
     let locksmith = node.run(&["systemctl", "is-active", "locksmithd.service"]).expect("it runs");
     assert_eq!(locksmith.trim(), "active", "as the image has it");
+}
+
+fn manifest_path(site: &AddonSite) -> String {
+    let board = if cfg!(target_arch = "aarch64") { "arm64-usr" } else { "amd64-usr" };
+    let url = site.manifest_url().replace("{{.Board}}", board).replace("{{.OSVersion}}", FIRST_OS_VERSION);
+    url.strip_prefix(&site.server.url()).expect("an address of the site").to_owned()
+}
+
+/// Of a manifest for the first version: whether the key of the site has signed it, and whether each archive has the digest that it says.
+fn holds(site: &AddonSite) -> (bool, bool) {
+    let read = |path: &str| std::fs::read(site.server.folder().join(path.trim_start_matches('/'))).expect("published");
+    let path = manifest_path(site);
+    let (manifest, signature) = (read(&path), read(&format!("{path}.asc")));
+    let keyring = Keyring::parse(&std::fs::read(&site.key.keyring).expect("read")).expect("a keyring");
+    let is_signed = verify_detached(&manifest, &signature, &[keyring], None).is_ok();
+
+    let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
+    assert_eq!(manifest["kind"], "torcx-package-list-v0");
+    let versions = manifest["value"]["packages"][0]["versions"].as_array().expect("versions").clone();
+    let names: Vec<&Value> = versions.iter().map(|version| &version["version"]).collect();
+    assert_eq!(names, [ADDON, "17.03"]);
+    let has_digest = |version: &Value| {
+        let url = version["locations"][0]["url"].as_str().expect("an address");
+        let archive = read(url.strip_prefix(&site.server.url()).expect("an address of the site"));
+        version["hash"] == format!("sha512-{}", HEXLOWER.encode(&Sha512::digest(archive)))
+    };
+    (is_signed, versions.iter().all(has_digest))
+}
+
+/// The first line, or nothing.
+fn ask(lab: &Lab, site: &AddonSite, path: &str) -> String {
+    let address = site.server.url().replace("http://", "").replace(':', "/");
+    let request = format!("exec 3<>/dev/tcp/{address} && printf 'GET {path} HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3");
+    let said = lab.hub_command("bash").args(["-c", &request]).output().expect("bash runs");
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
+}
+
+#[test]
+fn a_site_of_addons_signs_for_what_it_has_lies_when_told_to_and_comes_back_after_an_outage() {
+    if !lab::require() {
+        return;
+    }
+    let lab = Lab::up(LabOptions::default()).expect("the lab comes up");
+    let site = AddonSite::start(&lab).expect("a site");
+    for (published, held) in [
+        (Published::Rightly, (true, true)),
+        (Published::WithOtherArchives, (true, false)),
+        (Published::ByAStranger, (false, true)),
+    ] {
+        site.publish(FIRST_OS_VERSION, &[ADDON, "17.03"], published).expect("published");
+        assert_eq!(holds(&site), held, "{published:?}");
+    }
+    let path = manifest_path(&site);
+    assert!(ask(&lab, &site, &path).contains("200"));
+    site.server.go_down().expect("down");
+    assert_eq!(ask(&lab, &site, &path), "");
+    site.server.come_back().expect("back");
+    assert!(ask(&lab, &site, &path).contains("200"));
+    site.withdraw(FIRST_OS_VERSION).expect("withdrawn");
+    assert!(ask(&lab, &site, &path).contains("404"));
+}
+
+/// A file, a unit that needs it, and no locksmithd.
+fn ignition_config(spec: IgnitionSpec) -> Value {
+    let unit = "[Service]\nType=oneshot\nRemainAfterExit=true\nExecStart=/usr/bin/test -e /etc/mine\n\n\
+                [Install]\nWantedBy=multi-user.target\n";
+    let mut file = json!({"path": "/etc/mine", "mode": 0o644, "contents": {"source": "data:,mine"}});
+    let version = match spec {
+        IgnitionSpec::Two => {
+            file["filesystem"] = json!("root");
+            "2.3.0"
+        }
+        IgnitionSpec::Three => "3.4.0",
+    };
+    let units = json!([
+        {"name": "mine.service", "enabled": true, "contents": unit},
+        {"name": "locksmithd.service", "mask": true},
+    ]);
+    json!({"ignition": {"version": version}, "storage": {"files": [file]}, "systemd": {"units": units}})
+}
+
+#[test]
+fn ignition_of_both_specs_configures_it_before_the_first_boot() {
+    if !lab::require() {
+        return;
+    }
+    let lab = Lab::up(LabOptions::default()).expect("the lab comes up");
+    for (name, spec) in [("two", IgnitionSpec::Two), ("three", IgnitionSpec::Three)] {
+        let config = ignition_config(spec).to_string();
+        let options = NodeOptions::named(name).image(NodeImage::ContainerLinux).ignition(spec, config);
+        let node = lab.add_node(options).expect("the node boots");
+        node.wait_booted(PATIENCE).expect("no unit failed");
+        let is = |unit: &str| lab::output_text(&node.exec(&["systemctl", "is-active", unit]).expect("it runs"));
+        assert_eq!((is("mine.service").as_str(), is("locksmithd.service").as_str()), ("active", "inactive"), "{name}");
+    }
 }

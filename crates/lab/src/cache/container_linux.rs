@@ -18,9 +18,10 @@ use crate::command::run_logged;
 use crate::flatcar::leave_to_ignition;
 use crate::node_root::{Enable, install_unit, write_file};
 use crate::paths::recipe;
+use crate::update_engine::BUS_POLICY;
 
 /// Units that such a system starts by itself: a link in `/usr`, so that only a mask keeps them from running.
-const OWN_UNITS: [&str; 1] = ["locksmithd.service"];
+const OWN_UNITS: [&str; 2] = ["locksmithd.service", "update-engine.service"];
 const UNITS_FOLDER: &str = "usr/lib/systemd/system";
 /// The addon that brings a runtime.
 pub(crate) const ADDON: &str = "docker";
@@ -49,7 +50,7 @@ pub(super) fn image(programs: Programs) -> Result<Part> {
     let mut inputs = recipe_files(&source)?;
     let parts = [&programs.newest, &programs.earlier, &programs.runtime, &programs.generator];
     inputs.extend(parts.map(|part| part.file_name().unwrap_or_default().as_encoded_bytes().to_vec()));
-    inputs.push(b"layout 1".to_vec());
+    inputs.extend([BUS_POLICY, "layout 1"].map(|text| text.as_bytes().to_vec()));
     Ok(Part {
         name: "node-container-linux",
         description: "putting together what Container Linux brings, a second".into(),
@@ -70,6 +71,7 @@ pub(super) fn image(programs: Programs) -> Result<Part> {
                 std::fs::create_dir_all(folder.join(empty)).with_context(|| format!("creating /{empty}"))?;
             }
             put_units(folder, &source)?;
+            write_file(&folder.join("usr/share/dbus-1/system.d/com.coreos.update1.conf"), BUS_POLICY)?;
             leave_to_ignition(folder)
         }),
     })
