@@ -266,7 +266,10 @@ impl Shared {
                 return Ok(());
             }
             match step.operation {
-                Operation::Killed => return Ok(self.killed.notify_one()),
+                Operation::Killed => {
+                    self.killed.notify_one();
+                    return Ok(());
+                }
                 Operation::UpdatedNeedReboot => self.stage(&script.next_version)?,
                 _ => {}
             }

@@ -10,10 +10,15 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
-use crate::cache::{ADDON, addon_archive, board, torcx_addon};
+use super::download::ignition_config;
+use crate::cache::{ADDON, Patch, addon_archive, board, minor_of, torcx_addon};
+use crate::consumers::IgnitionSpec;
 use crate::lab::Lab;
+use crate::node::NodeOptions;
 use crate::signing::SigningKey;
+use crate::state::NodeImage;
 use crate::web::WebServer;
+use crate::worker_spec::WorkerSpec;
 
 const MANIFEST: &str = "torcx_manifest.json";
 
@@ -75,6 +80,24 @@ impl AddonSite {
         Ok(())
     }
 
+    /// Of a worker of the layout tectonic: the kubelet of that patch, and the first of these versions of the addon that its system
+    /// can have. Where nodestrap comes from is for the caller to add.
+    pub fn spec(&self, lab: &Lab, patch: Patch, references: &[&str]) -> WorkerSpec {
+        let version = patch.kubernetes_version();
+        let mut spec = WorkerSpec::of(lab);
+        spec.cluster.push_str(&format!(
+            "kubernetesVersion: {version}\nlayout: tectonic\ntectonic:\n  kubeletImage: nodestrap.local/hyperkube\n  \
+             kubeletImageTag: v{version}\n  runtimeMappings: {{'{}': ['{}']}}\n  manifestURL: '{}'\n\
+             trust: {{keyrings: [{{name: addons, keys: {{file: {}}}}}]}}\n",
+            minor_of(version),
+            references.join("', '"),
+            self.manifest_url(),
+            self.key.keyring.display(),
+        ));
+        spec.group.push_str("os: container-linux\nsource: torcx\n");
+        spec
+    }
+
     /// Returns what the manifest says about it.
     fn publish_archive(&self, os_version: &str, reference: &str, published: Published) -> Result<Value> {
         let mut bytes = read(&torcx_addon(os_version, reference)?)?;
@@ -106,6 +129,17 @@ impl AddonSite {
         key.unlocked()?.detach_sign(&file, &signature)?;
         read(&signature)
     }
+}
+
+/// A Container Linux that Ignition configures as the spec says.
+pub fn container_linux_node(
+    name: &str,
+    spec: &WorkerSpec,
+    version: IgnitionSpec,
+    nodestrap: &Path,
+) -> Result<NodeOptions<'static>> {
+    let config = ignition_config(spec, version, nodestrap)?;
+    Ok(NodeOptions::named(name).image(NodeImage::ContainerLinux).ignition(version, config))
 }
 
 fn manifest_path(board: &str, os_version: &str) -> String {
