@@ -281,3 +281,97 @@ fn ignition_of_both_specs_configures_it_before_the_first_boot() {
         assert_eq!((is("mine.service").as_str(), is("locksmithd.service").as_str()), ("active", "inactive"), "{name}");
     }
 }
+
+/// What this kind of machine needs; the README of this crate says why.
+const KUBELET_CONFIGURATION: &str = "\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+failCgroupV1: false
+failSwapOn: false
+localStorageCapacityIsolation: false
+authentication: {x509: {clientCAFile: /etc/kubernetes/ca.crt}}
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+";
+const CONTAINERD_SETTINGS: &str = "version = 3
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = 'nodestrap.local/pause:1'
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+";
+const KUBELET_UNIT: &str = "[Unit]
+Wants=containerd.service
+After=containerd.service
+
+[Service]
+EnvironmentFile=/etc/kubernetes/kubelet.env
+ExecStart=/usr/lib/coreos/kubelet-wrapper --config=/etc/kubernetes/kubelet.yaml --kubeconfig=/var/lib/kubelet/kubeconfig \
+--bootstrap-kubeconfig=/etc/kubernetes/kubeconfig
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+";
+
+/// By hand, as the units of Tectonic have it: a gate, and a kubelet in its wrapper.
+fn put_kubelet(lab: &Lab, node: &Node, patch: Patch) {
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "lab",
+        "clusters": [{"name": "lab", "cluster": {
+            "server": lab.api_server_url(), "certificate-authority": "/etc/kubernetes/ca.crt",
+        }}],
+        "users": [{"name": "bootstrap", "user": {"token": lab.bootstrap_token()}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "bootstrap"}}],
+    });
+    write(node, "etc/kubernetes/kubeconfig", kubeconfig.to_string());
+    write(node, "etc/kubernetes/ca.crt", lab.ca_pem());
+    write(node, "etc/kubernetes/kubelet.yaml", KUBELET_CONFIGURATION);
+    write(node, "etc/containerd/config.toml", CONTAINERD_SETTINGS);
+    let tag = format!("KUBELET_IMAGE_TAG=v{}", patch.kubernetes_version());
+    write(node, "etc/kubernetes/kubelet.env", format!("KUBELET_IMAGE_URL=registry.example/hyperkube\n{tag}\n"));
+    write(node, "etc/systemd/system/kubelet.service", KUBELET_UNIT);
+    write(node, "etc/systemd/system-preset/20-kubelet.preset", "enable kubelet.service\n");
+}
+
+/// The plug-ins are the image's.
+fn put_pod_network(lab: &Lab, node: &Node) {
+    node.wait_until("a range of addresses", PATIENCE, |node| {
+        let range = lab.kubectl_json(&["get", "node", node.name()])?["spec"]["podCIDR"].clone();
+        let addresses = json!({"type": "host-local", "ranges": [[{"subnet": range}]]});
+        let bridge = json!({"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": addresses});
+        let network = json!({"cniVersion": "1.0.0", "name": "pods", "plugins": [bridge]});
+        write(node, "etc/cni/net.d/10-bridge.conflist", network.to_string());
+        Ok(range.is_string())
+    })
+    .expect("it has joined");
+}
+
+#[test]
+fn a_container_linux_is_a_ready_node_by_its_addon_and_the_kubelet_of_its_gate_before_and_after_an_update() {
+    if !lab::require() {
+        return;
+    }
+    let lab = Lab::up(LabOptions::default()).expect("the lab comes up");
+    let options = NodeOptions::named("n1").image(NodeImage::ContainerLinux).not_started();
+    let node = lab.add_node(options).expect("a node");
+    put_kubelet(&lab, &node, Patch::Earlier);
+    for version in [FIRST_OS_VERSION, NEXT_OS_VERSION] {
+        put_addon(&lab, &node, version);
+    }
+    want_addon(&node);
+    node.start().expect("it boots");
+    put_pod_network(&lab, &node);
+    lab.wait_ready_in_this_boot(&node, PATIENCE).expect("Ready");
+    let pod = lab.run_pod("before", "n1").expect("a pod runs");
+    assert_eq!(lab.pod_connect(&pod.name, "127.0.0.1").expect("it answers"), "before");
+
+    let partitions = node.usr_partitions();
+    partitions.write(Partition::B, NEXT_OS_VERSION).expect("written");
+    partitions.boot_next(Partition::B).expect("chosen");
+    node.reboot().expect("boots again");
+    lab.wait_ready_in_this_boot(&node, PATIENCE).expect("Ready");
+    let seen = lab.kubectl_json(&["get", "node", "n1"]).expect("seen")["status"]["nodeInfo"].take();
+    assert_eq!(seen["kubeletVersion"], format!("v{}", Patch::Earlier.kubernetes_version()));
+    assert!(seen["osImage"].as_str().expect("a name").contains(NEXT_OS_VERSION), "{seen}");
+}
