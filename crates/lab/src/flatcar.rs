@@ -30,17 +30,28 @@ const NAME_SERVERS: &str = "L /run/systemd/resolve/resolv.conf - - - - /etc/reso
 pub fn stand_in_for_flatcar(root: &Path) -> Result<()> {
     // On Debian it is a link to this file.
     write_file(&root.join("usr/lib/os-release"), OS_RELEASE)?;
+    leave_to_ignition(root)?;
+    if root.join("usr/bin/kubelet").exists() {
+        symlink("/usr/bin/kubelet", root.join("opt/bin/kubelet")).context("linking the kubelet")?;
+    }
+    forget_machine_id(root)
+}
+
+/// What the systems of this family have in common: nobody but Ignition configures them, and nothing is enabled but what it says.
+pub(crate) fn leave_to_ignition(root: &Path) -> Result<()> {
     let presets = root.join("usr/lib/systemd/system-preset");
     write_file(&presets.join("00-nodestrap-lab.preset"), FIRST_PRESET)?;
     write_file(&presets.join("99-default.preset"), LAST_PRESET)?;
     write_file(&root.join("usr/lib/tmpfiles.d/nodestrap-lab-flatcar.conf"), NAME_SERVERS)?;
     write_file(&root.join("etc/cloud/cloud-init.disabled"), "")?;
     std::fs::create_dir_all(root.join("opt/bin")).context("creating /opt/bin")?;
-    if root.join("usr/bin/kubelet").exists() {
-        symlink("/usr/bin/kubelet", root.join("opt/bin/kubelet")).context("linking the kubelet")?;
-    }
     // It asks at the console, where nobody sits.
-    symlink("/dev/null", root.join("etc/systemd/system/systemd-firstboot.service")).context("masking firstboot")?;
-    // Without one this is a first boot, on which systemd enables what the presets say.
+    let firstboot = root.join("etc/systemd/system/systemd-firstboot.service");
+    std::fs::create_dir_all(root.join("etc/systemd/system")).context("creating the folder of units")?;
+    symlink("/dev/null", firstboot).context("masking firstboot")
+}
+
+/// Without one this is a first boot, on which systemd enables what the presets say.
+pub(crate) fn forget_machine_id(root: &Path) -> Result<()> {
     std::fs::remove_file(root.join("etc/machine-id")).context("removing the machine id")
 }

@@ -9,6 +9,7 @@ mod eksctl;
 mod package;
 mod store;
 mod sysext;
+mod torcx;
 mod tree;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,6 +24,7 @@ pub use eksctl::{EksImage, eks_instance, eks_spec};
 pub use package::PackageSite;
 pub use store::{incompressible_text, published_paths};
 pub use sysext::ExtensionStore;
+pub use torcx::{AddonSite, Published, container_linux_node};
 pub use tree::ArtefactStore;
 
 use crate::cache::PackageManager;

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cache::prepare;
 use crate::cgroup;
 use crate::control_plane::log_path;
 use crate::network::namespace_path;
 use crate::node_root::NodeFolders;
 use crate::process::{ProcessId, all_process_ids, reap_in_background, spawn_logged};
 use crate::state::{Desired, NodeState, StateFile, Usr};
+use crate::usr_partitions::UsrPartitions;
 use crate::wait::{Fatal, wait_until};
 
 /// The exit status of nspawn when the system inside asked for a reboot.
@@ -84,8 +86,12 @@ fn boot(state: &StateFile, lab: &str, node: &str) -> Result<Child> {
     }
     command.arg("--").arg("systemd-nspawn").args(nspawn_arguments(state, lab, node));
     let image = state.load()?.nodes.get(node).map(|node| node.image).unwrap_or_default();
-    if image.usr() == Usr::ReadOnly {
-        let usr = NodeFolders::new(state.folder(), node).root().join("usr");
+    let root = NodeFolders::new(state.folder(), node).root();
+    let usr = root.join("usr");
+    if image.usr() == Usr::Partitions {
+        UsrPartitions::of(&root).mount(&prepare()?, &usr)?;
+    }
+    if image.usr() != Usr::Writable {
         command.arg(format!("--bind-ro={}:/usr", usr.display()));
     }
     // Where the machine has no firmware to speak of, its nodes have none either: sysfs takes no new names.

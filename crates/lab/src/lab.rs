@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::cache::{
     Cache, PackageManager, Patch, ReleaseFile, kube_proxy_image, package_repositories, prepare, release_files,
+    torcx_addon,
 };
 use crate::command::{stdout_of, stdout_with_input};
 use crate::control_plane::{ControlPlane, Program, START_DEADLINE, bootstrap_objects, log_path, log_tails};
@@ -282,6 +283,11 @@ impl Lab {
     /// What a bare machine lacks, as its projects publish it; made when it is first asked for.
     pub fn release(&self, patch: Patch) -> Result<Vec<ReleaseFile>> {
         release_files(&self.cache, patch)
+    }
+
+    /// The archive of an addon for that version of Container Linux; made when it is first asked for.
+    pub fn torcx_addon(&self, os_version: &str, reference: &str) -> Result<PathBuf> {
+        torcx_addon(os_version, reference)
     }
 
     /// The repositories of a package manager, with the key that has signed for them; made when they are first asked for.

@@ -26,6 +26,15 @@ pub(crate) fn overlay(lower: &[&Path], upper: &Path, work: &Path, target: &Path)
         .with_context(|| format!("mounting the overlay {}", target.display()))
 }
 
+/// Nobody can write to it. The first folder is the top one.
+pub(crate) fn read_only_overlay(layers: &[PathBuf], target: &Path) -> Result<()> {
+    let joined: Vec<&[u8]> = layers.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    let options = [b"lowerdir=".as_slice(), &joined.join(b":".as_slice())].concat();
+    let options = CString::new(options).context("a path of the overlay contains a zero byte")?;
+    mount("overlay", target, "overlay", MountFlags::RDONLY, options.as_c_str())
+        .with_context(|| format!("mounting the overlay {}", target.display()))
+}
+
 pub(crate) fn bind(source: &Path, target: &Path) -> Result<()> {
     mount_bind_recursive(source, target).with_context(|| format!("binding {}", target.display()))
 }

@@ -12,12 +12,14 @@ use crate::cache::{Cache, Consumers};
 use crate::command::{last_lines, output_text, stdout_if_well, tail};
 use crate::consumers::IgnitionSpec;
 use crate::control_plane::log_path;
+use crate::flatcar::forget_machine_id;
 use crate::keeper::{self, keep_node, nspawn_process};
 use crate::lab::{Lab, Lifetime};
 use crate::network::{self, Addresses, HUB_MEMBER, connect_node, free_index, inside};
 use crate::node_root::{NodeFolders, install_nodestrap, provide_image, write_identity};
 use crate::process::ProcessId;
 use crate::state::{Desired, NodeImage, NodeState, StateFile, check_name};
+use crate::usr_partitions::UsrPartitions;
 use crate::wait::{Fatal, wait_until};
 
 /// Together with the lab's name it becomes a machine name, which has at most 64 characters.
@@ -141,7 +143,10 @@ impl Node {
             install_nodestrap(&node.root(), program)?;
         }
         for archive in &options.container_images {
-            provide_image(&node.root(), archive)?;
+            provide_image(&node.root(), options.image, archive)?;
+        }
+        if options.image == NodeImage::ContainerLinux {
+            forget_machine_id(&node.root())?;
         }
         if let Some(change) = options.before_boot {
             change(&node.root()).with_context(|| format!("changing the root of {name} before its first boot"))?;
@@ -185,6 +190,11 @@ impl Node {
     /// node mounts itself. Beware of absolute links: they lead into this machine. [`Node::read_file`] does not have that trap.
     pub fn root(&self) -> PathBuf {
         self.folders.root()
+    }
+
+    /// Of a Container Linux: what it boots, now and next.
+    pub fn usr_partitions(&self) -> UsrPartitions {
+        UsrPartitions::of(&self.root())
     }
 
     pub fn is_running(&self) -> Result<bool> {

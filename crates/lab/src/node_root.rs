@@ -9,7 +9,8 @@ use crate::cache::{Cache, layers};
 use crate::mounts;
 use crate::network::{Addresses, HUB};
 use crate::paths::repository;
-use crate::state::NodeImage;
+use crate::state::{NodeImage, Usr};
+use crate::usr_partitions::UsrPartitions;
 
 /// Whether a unit is started at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,11 @@ impl NodeFolders {
             }
             mounts::bind(&outside, &inside)?;
         }
+        if image.usr() == Usr::Partitions {
+            let partitions = UsrPartitions::of(&root);
+            partitions.ensure()?;
+            partitions.mount(cache, &root.join("usr"))?;
+        }
         Ok(())
     }
 }
@@ -82,8 +88,12 @@ pub(crate) fn write_identity(root: &Path, name: &str, addresses: &Addresses, use
 }
 
 /// Stands for the registry: the images are there as soon as containerd is.
-pub(crate) fn provide_image(root: &Path, archive: &Path) -> Result<()> {
-    let folder = root.join("usr/share/nodestrap-lab/images");
+pub(crate) fn provide_image(root: &Path, image: NodeImage, archive: &Path) -> Result<()> {
+    let folder = root.join(match image.usr() {
+        Usr::Writable | Usr::ReadOnly => "usr/share/nodestrap-lab/images",
+        Usr::Partitions => "var/lib/nodestrap-lab/images",
+    });
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let target = folder.join(archive.file_name().unwrap_or_default());
     std::fs::copy(archive, target).with_context(|| format!("copying {}", archive.display())).map(drop)
 }

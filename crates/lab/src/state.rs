@@ -37,6 +37,9 @@ pub enum NodeImage {
     RedHat,
     /// With containerd and runc, a read-only `/usr`, and nothing of Kubernetes.
     Flatcar,
+    /// With torcx, no runtime, and two partitions of which one is `/usr`, read-only; an update writes the other one. Ignition
+    /// configures it on the first boot, and its kubelets are those that a wrapper starts.
+    ContainerLinux,
 }
 
 /// Whether a system may change its own programs.
@@ -44,12 +47,15 @@ pub enum NodeImage {
 pub(crate) enum Usr {
     Writable,
     ReadOnly,
+    /// Likewise, and each boot may have another one: see [`crate::UsrPartitions`].
+    Partitions,
 }
 
 impl NodeImage {
     pub(crate) fn usr(self) -> Usr {
         match self {
             Self::Flatcar => Usr::ReadOnly,
+            Self::ContainerLinux => Usr::Partitions,
             Self::Complete | Self::Bare | Self::Minimal | Self::RedHat => Usr::Writable,
         }
     }

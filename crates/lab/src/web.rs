@@ -100,6 +100,11 @@ impl WebServer {
         write_file(&self.site.outage(), path)
     }
 
+    /// Nobody is answered any more, until [`WebServer::come_back`].
+    pub fn go_down(&self) -> Result<()> {
+        write_file(&self.site.down(), "")
+    }
+
     pub fn come_back(&self) -> Result<()> {
         for file in [self.site.outage(), self.site.down()] {
             match std::fs::remove_file(&file) {

@@ -4,6 +4,7 @@
 //! Outputs: one folder per part, named by the hash of what it is made from. Failures: the part, and the end of its log.
 
 mod consumers;
+mod container_linux;
 mod images;
 mod layer;
 mod minimal;
@@ -21,6 +22,7 @@ use anyhow::{Result, bail};
 
 pub use consumers::Consumers;
 pub(crate) use consumers::{Ignition, minor_of};
+pub(crate) use container_linux::{ADDON, addon_archive, board};
 pub use packages::PackageManager;
 pub(crate) use packages::Repository;
 pub(crate) use release::files as release_files;
@@ -102,7 +104,7 @@ pub fn prepare_releases(cache: &Cache) -> Result<()> {
     for manager in [PackageManager::Apt, PackageManager::Dnf] {
         package_repositories(cache, manager)?;
     }
-    for image in [NodeImage::Minimal, NodeImage::RedHat, NodeImage::Flatcar] {
+    for image in [NodeImage::Minimal, NodeImage::RedHat, NodeImage::Flatcar, NodeImage::ContainerLinux] {
         layers(cache, image)?;
     }
     kube_proxy_image(cache).map(drop)
@@ -132,8 +134,34 @@ pub(crate) fn layers(cache: &Cache, image: NodeImage) -> Result<Vec<PathBuf>> {
             let flatcar = root::flatcar(&programs::runtime().ensure(&folder)?)?.ensure(&folder)?;
             vec![flatcar, cache.node_base.clone()]
         }
+        NodeImage::ContainerLinux => vec![container_linux_image(cache)?, cache.node_base.clone()],
     };
     Ok([over_debian, vec![cache.node_root.clone()]].concat())
+}
+
+fn container_linux_image(cache: &Cache) -> Result<PathBuf> {
+    let folder = cache_folder()?;
+    let programs = container_linux::Programs {
+        newest: cache.kubernetes.clone(),
+        earlier: programs::earlier_kubernetes()?.ensure(&folder)?,
+        runtime: programs::runtime().ensure(&folder)?,
+        generator: programs::torcx_generator()?.ensure(&folder)?,
+    };
+    container_linux::image(programs)?.ensure(&folder)
+}
+
+/// The folders `usr` that make the `/usr` of a Container Linux of that version, the first on top; made when they are first asked for.
+pub(crate) fn usr_layers(cache: &Cache, os_version: &str) -> Result<Vec<PathBuf>> {
+    let release = container_linux::release(os_version).ensure(&cache_folder()?)?;
+    let layers = [vec![release], layers(cache, NodeImage::ContainerLinux)?].concat();
+    Ok(layers.into_iter().map(|layer| layer.join("usr")).collect())
+}
+
+/// The archive of an addon for that version of Container Linux; made when it is first asked for.
+pub(crate) fn torcx_addon(os_version: &str, reference: &str) -> Result<PathBuf> {
+    let folder = cache_folder()?;
+    let part = container_linux::addon(&programs::runtime().ensure(&folder)?, os_version, reference)?;
+    Ok(part.ensure(&folder)?.join(addon_archive(reference)))
 }
 
 /// What an extension with Kubernetes has in it, in the folder `usr`; made when it is first asked for.

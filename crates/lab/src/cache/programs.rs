@@ -17,6 +17,7 @@ const KUBERNETES_PROGRAMS: [&str; 7] =
     ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet"];
 pub(super) const CONTAINERD_PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
 pub(super) const CNI_PLUGINS: [&str; 4] = ["bridge", "loopback", "host-local", "portmap"];
+pub(super) const TORCX_GENERATOR: &str = "torcx-generator";
 pub(super) const STRIPPED: &str = "-s -w";
 
 /// What a case of the oldest minor can be checked against: no kubectl and no kubeadm.
@@ -148,6 +149,21 @@ pub(super) fn object_store() -> Part {
             run_logged(go_install(folder, STRIPPED).arg(package), log)
         }),
     }
+}
+
+/// A program of ours that needs nothing but Go's own library.
+pub(super) fn torcx_generator() -> Result<Part> {
+    let source = recipe("torcx-generator");
+    let mut inputs = recipe_files(&source)?;
+    inputs.push(STRIPPED.into());
+    Ok(Part {
+        name: "torcx-generator",
+        description: "building what stands in for torcx, some seconds".into(),
+        key: key(&inputs),
+        recipe: Box::new(move |folder, log| {
+            run_logged(go_build(&source, STRIPPED).arg("-o").arg(folder.join(TORCX_GENERATOR)).arg("."), log)
+        }),
+    })
 }
 
 pub(super) fn go_build(module: &Path, linker_flags: &str) -> Command {

@@ -50,12 +50,17 @@ pub fn ignition_node(
     version: IgnitionSpec,
     nodestrap: &Path,
 ) -> Result<NodeOptions<'static>> {
+    let config = ignition_config(spec, version, nodestrap)?;
+    Ok(NodeOptions::named(name).before_boot(stand_in_for_flatcar).ignition(version, config))
+}
+
+/// What is rendered of a spec for Ignition.
+pub(super) fn ignition_config(spec: &WorkerSpec, version: IgnitionSpec, nodestrap: &Path) -> Result<Vec<u8>> {
     let format = match version {
         IgnitionSpec::Two => "ignition-2.3",
         IgnitionSpec::Three => "ignition",
     };
-    let config = spec.render(nodestrap, &["--format", format])?.bytes;
-    Ok(NodeOptions::named(name).before_boot(stand_in_for_flatcar).ignition(version, config))
+    Ok(spec.render(nodestrap, &["--format", format])?.bytes)
 }
 
 /// A download site, and the spec of a node that is sent there.

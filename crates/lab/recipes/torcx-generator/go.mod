@@ -1,0 +1,3 @@
+module nodestrap.local/torcx-generator
+
+go 1.26
