@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::{Content, Written};
 use crate::document::harmless_reason;
 use crate::extension::Extension;
+use crate::idle::IdleUnit;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
 use crate::network::NetworkSettings;
@@ -64,6 +65,9 @@ pub struct Bundle {
     pub required_programs: Vec<AbsolutePath>,
     /// In the order in which they are started.
     pub units: Vec<Unit>,
+    /// Sorted by name, none of them among [`Bundle::units`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_units: Vec<IdleUnit>,
     /// Sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::bundle::{Bundle, File, Gate, RuntimeSource, octal};
+use crate::bundle::{BOOTSTRAP_UNIT, Bundle, File, Gate, RuntimeSource, octal};
 use crate::error::BundleError;
 use crate::extension::{EXTENSION_LINKS_FOLDER, EXTENSIONS_FOLDER};
 use crate::gate::{SEAL, is_variable_name};
@@ -32,6 +32,7 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     validate_files(&files, &bundle.gate.path)?;
     validate_gate(&bundle.gate)?;
     validate_units(bundle)?;
+    validate_idle_units(bundle)?;
     validate_hooks(bundle)?;
     validate_trees(bundle, &files)?;
     validate_extensions(bundle, &files)?;
@@ -266,6 +267,29 @@ fn validate_units(bundle: &Bundle) -> Result<(), BundleError> {
             _ => continue,
         };
         return Err(BundleError::Unit { name: unit.name.to_string(), problem });
+    }
+    Ok(())
+}
+
+/// Whoever applied a bundle that masks what it starts would fail half-way, or never run again.
+fn validate_idle_units(bundle: &Bundle) -> Result<(), BundleError> {
+    let mut previous = "";
+    for unit in &bundle.idle_units {
+        let refuse = |problem| Err(BundleError::IdleUnit { name: unit.name.to_string(), problem });
+        if unit.name.as_str() <= previous {
+            return refuse("is there twice or out of order");
+        }
+        previous = unit.name.as_str();
+        let is_ours = [BOOTSTRAP_UNIT, &*bundle.join.kubelet_unit, &*bundle.runtime.unit].contains(&&*unit.name);
+        if is_ours || bundle.units.iter().any(|started| started.name == unit.name) {
+            return refuse("is one that the bundle starts");
+        }
+        if bundle.hooks.iter().any(|hook| hook.unit == unit.name) {
+            return refuse("is that of a hook");
+        }
+        if unit.mask().is_some_and(|place| bundle.file(&place).is_some() || bundle.gate.path == *place) {
+            return refuse("is masked where the bundle has a file");
+        }
     }
     Ok(())
 }

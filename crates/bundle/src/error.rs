@@ -54,6 +54,10 @@ pub enum BundleError {
     DuplicateUnit { name: String },
     #[error("the unit '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
     Unit { name: String, problem: &'static str },
+    #[error(
+        "the unit '{name}', which shall not run, {problem}: render the bundle again with this version of nodestrap"
+    )]
+    IdleUnit { name: String, problem: &'static str },
     #[error("the hook '{name}' of the bundle {problem}: render it again with this version of nodestrap")]
     Hook { name: String, problem: &'static str },
     #[error("the component '{component}' of the bundle {problem}: render it again with this version of nodestrap")]

@@ -16,6 +16,7 @@ mod extension;
 mod format;
 pub mod gate;
 pub mod gzip;
+mod idle;
 pub mod json;
 mod manifest;
 mod names;
@@ -43,6 +44,7 @@ pub use extension::{
 };
 pub use format::Format;
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GATE_PATHS, GateDamage, check_gate, parse_environment, render_gate};
+pub use idle::IdleUnit;
 pub use manifest::{ExtensionDigest, FileDigest, Manifest, TreeDigest};
 pub use names::{
     AbsolutePath, ArtefactDigest, Digest, InvalidName, RelativePath, Secret, UNIT_SUFFIXES, UnitName, is_lower_hex,
@@ -58,6 +60,6 @@ pub use user_data::{
 };
 pub use values::{host_paths, read_yaml};
 pub use vocabulary::{
-    ArtefactForm, Component, ExtensionName, GateFact, Layout, Necessity, Os, PackageManager, Provider, Role,
+    ArtefactForm, Component, ExtensionName, GateFact, Idleness, Layout, Necessity, Os, PackageManager, Provider, Role,
     RuntimeName, Slot, SourceKind, UnknownWord,
 };

@@ -52,6 +52,16 @@ macro_rules! words {
 }
 
 words!(
+    /// How a unit is kept from running.
+    Idleness {
+        /// Stopped, and not started at boot; another unit may still start it.
+        Disabled = "disabled",
+        /// Stopped, and started by nobody.
+        Masked = "masked",
+    }
+);
+
+words!(
     /// What the nodes of a group are for.
     Role {
         ControlPlane = "control-plane",

@@ -79,6 +79,7 @@ fn the_manifest_is_canonical_json_without_contents() {
         r#""hooks":[{"name":"a","necessity":"required","slot":"before-kubelet","timeoutSeconds":300,"#,
         r#""unit":"hook.service"},"#,
         r#"{"name":"b","necessity":"required","slot":"before-kubelet","timeoutSeconds":300,"unit":"hook.service"}],"#,
+        r#""idleUnits":[{"idleness":"masked","name":"locksmithd.service"}],"#,
         r#""join":{"apiServer":"https://10.0.0.1:6443","bootstrapKubeconfig":"/etc/a/secret","#,
         r#""clientCertificate":"/var/lib/kubelet/pki/kubelet-client-current.pem","#,
         r#""kubeconfig":"/var/lib/kubelet/kubeconfig","kubeletUnit":"kubelet.service","nodeName":"n1"},"#,
@@ -113,11 +114,12 @@ fn the_manifest_is_canonical_json_without_contents() {
 #[test]
 fn the_digest_covers_every_field() {
     let digest = sample().digest();
-    let changes: [fn(&mut Bundle); 40] = [
+    let changes: [fn(&mut Bundle); 41] = [
         |bundle| bundle.cluster.push('x'),
         |bundle| bundle.group.push('x'),
         |bundle| bundle.kubernetes_version.push('1'),
         |bundle| bundle.node.os = bundle::Os::Ubuntu,
+        |bundle| bundle.idle_units[0].idleness = bundle::Idleness::Disabled,
         |bundle| bundle.required_programs.push(path("/x")),
         |bundle| bundle.files[0].content = "other".into(),
         |bundle| bundle.files[1].mode = 0o640,

@@ -5,8 +5,8 @@ mod generator;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
-    Artefact, ArtefactForm, Bundle, Component, Downloads, File, Gate, GateFact, Hook, Join, Layout, Necessity,
-    NodeKind, Os, PodNetwork, Provenance, Provider, Readers, Role, Runtime, RuntimeName, RuntimeSource, S3,
+    Artefact, ArtefactForm, Bundle, Component, Downloads, File, Gate, GateFact, Hook, Idleness, Join, Layout,
+    Necessity, NodeKind, Os, PodNetwork, Provenance, Provider, Readers, Role, Runtime, RuntimeName, RuntimeSource, S3,
     S3Credentials, Secrecy, Slot, Snap, Start, Tree, Unit, UnitNature, Webhook,
 };
 use generator::Sources;
@@ -55,6 +55,7 @@ impl Seen {
             node,
             required_programs,
             units,
+            idle_units,
             hooks,
             runtime,
             trees,
@@ -75,6 +76,8 @@ impl Seen {
         self.node(node);
         self.either("requiredPrograms", required_programs.is_empty());
         units.iter().for_each(|unit| self.unit(unit));
+        self.either("idleUnits", idle_units.is_empty());
+        idle_units.iter().for_each(|unit| self.word("idleUnits.idleness", &unit.idleness, Idleness::ALL));
         self.either("hooks", hooks.is_empty());
         hooks.iter().for_each(|hook| self.hook(hook));
         self.runtime(runtime);

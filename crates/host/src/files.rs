@@ -251,14 +251,14 @@ fn lost(disk: &dyn Disk, paths: &[&Path]) -> FileError {
 
 /// Writes every file under its temporary name. On failure none of them stays behind.
 pub fn stage(disk: &dyn Disk, files: &[FileWrite<'_>]) -> Result<Staged, FileError> {
-    stage_over(disk, files, &|_| false)
+    stage_over(disk, files, &|_, _| false)
 }
 
-/// The same where links with some targets may be replaced by files: whoever knows made them.
+/// The same where links may be replaced by files, by their place and where they lead: whoever knows made them.
 pub fn stage_over(
     disk: &dyn Disk,
     files: &[FileWrite<'_>],
-    is_replaceable: &dyn Fn(&str) -> bool,
+    is_replaceable: &dyn Fn(&Path, &str) -> bool,
 ) -> Result<Staged, FileError> {
     let mut seen = BTreeSet::new();
     for file in files {
@@ -267,7 +267,7 @@ pub fn stage_over(
             return Err(FileError::WrittenTwice { path: file.path.display().to_string() });
         }
         match refuse_obstacle(disk, file.path) {
-            Err(FileError::LinkInTheWay { target, .. }) if is_replaceable(&target) => {}
+            Err(FileError::LinkInTheWay { target, .. }) if is_replaceable(file.path, &target) => {}
             other => other?,
         }
     }

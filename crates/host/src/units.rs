@@ -38,6 +38,8 @@ pub enum ActiveState {
     /// systemd knows no such unit.
     NotFound,
     Masked,
+    /// It was started before it was masked, and runs on.
+    MaskedRunning,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

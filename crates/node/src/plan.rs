@@ -145,6 +145,7 @@ impl Sequence<'_> {
         self.add("check-programs", &checked, FILES_DEADLINE, programs);
         let checked = self.check_host(&checked);
         let checked = self.check_package_manager(checked);
+        let checked = self.check_idle_units(checked);
         let folders = folder::Action::MakeFolders { paths: FOLDERS.map(str::to_owned).to_vec() };
         self.add("keep-before", &checked, FILES_DEADLINE, Action::Keep(keep::Action::KeepBefore));
         let kept = ["keep-before"];
@@ -181,6 +182,17 @@ impl Sequence<'_> {
         let check = package::Action::CheckPackageManager { manager: packages.manager };
         self.add("check-package-manager", &checked, FILES_DEADLINE, Action::Package(check));
         [checked, vec!["check-package-manager"]].concat()
+    }
+
+    /// The same for a unit that cannot be kept from starting.
+    fn check_idle_units(&mut self, checked: Vec<&'static str>) -> Vec<&'static str> {
+        let units = self.bundle.idle_units.clone();
+        if units.is_empty() {
+            return checked;
+        }
+        let check = Action::Unit(unit::Action::CheckIdleUnits { units });
+        self.add("check-idle-units", &checked, FILES_DEADLINE, check);
+        [checked, vec!["check-idle-units"]].concat()
     }
 
     /// A repository that does not answer leaves the node as it was, but for where to look.
@@ -299,12 +311,20 @@ impl Sequence<'_> {
             let verify = extension::Action::VerifyExtensions { extensions };
             self.add("verify-extensions", &[merged], UNPACK_DEADLINE, Action::Extension(verify));
         }
+        let idle = &self.bundle.idle_units;
+        let settled = if idle.is_empty() { merged } else { "idle-units" };
+        if !idle.is_empty() {
+            let action = Action::Unit(unit::Action::IdleUnits { units: idle.clone() });
+            self.add(settled, &[merged], SERVICE_DEADLINE, action);
+        }
         // Enabling reads unit files from the disk, where none of an earlier bundle is left; so one reload after it serves all,
         // which takes half a second.
         let enabled = unit::Action::EnableUnits { units: self.enabled_units() };
-        self.add("enable-units", &[merged], RELOAD_DEADLINE, Action::Unit(enabled));
+        self.add("enable-units", &[settled], RELOAD_DEADLINE, Action::Unit(enabled));
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
-        let units = self.bundle.units.iter().map(|unit| &unit.name).chain(hooks).cloned().collect();
+        let masked = self.bundle.idle_units.iter().filter(|unit| unit.mask().is_some()).map(|unit| &unit.name);
+        let started = self.bundle.units.iter().map(|unit| &unit.name);
+        let units = started.chain(hooks).chain(masked).cloned().collect();
         let reload = Action::Unit(unit::Action::ReloadUnits { units });
         self.add("reload-units", &["enable-units"], RELOAD_DEADLINE, reload);
     }

@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use bundle::{File, HOOK_OUTPUT_FOLDER, HOOK_OUTPUT_FOLDER_MODE, Hook, Secrecy, Start, UnitName, hook_output_path};
+use bundle::{
+    File, HOOK_OUTPUT_FOLDER, HOOK_OUTPUT_FOLDER_MODE, Hook, IdleUnit, Idleness, Secrecy, Start, UnitName,
+    hook_output_path,
+};
 use spec::{
     CompleteCluster, CompleteContainerRuntime, CompleteGroup, CompleteProxy, ExtraUnit, HookContainer, HookSlot,
-    Runtime,
+    Runtime, UnitState,
 };
 
 use crate::error::RenderError;
@@ -33,16 +36,24 @@ pub(crate) fn render_file_assets(group: &CompleteGroup) -> Result<Vec<File>, Ren
     group.file_assets.value.iter().map(file).collect()
 }
 
-/// Units and drop-ins. What an enabled unit is wanted by is the business of its own `[Install]` section.
+/// Units and drop-ins, and units that shall not run. What an enabled unit is wanted by is the business of its own `[Install]`
+/// section.
 pub(crate) fn render_extra_units(units: &[ExtraUnit]) -> Result<Part, RenderError> {
     let mut part = Part::default();
     for extra in units {
         if let Some(content) = &extra.content {
             part.files.push(unit_file(&extra.name, content.0.as_bytes())?);
-            if extra.enabled {
-                part.units.push(unit(extra.name.as_str(), Start::BeforeGate)?);
-            }
         }
+        let idleness = match extra.state {
+            None => None,
+            Some(UnitState::Enabled) => {
+                part.units.push(unit(extra.name.as_str(), Start::BeforeGate)?);
+                None
+            }
+            Some(UnitState::Disabled) => Some(Idleness::Disabled),
+            Some(UnitState::Masked) => Some(Idleness::Masked),
+        };
+        part.idle_units.extend(idleness.map(|idleness| IdleUnit { name: extra.name.clone(), idleness }));
         for (name, content) in &extra.drop_ins {
             part.files.push(unit_file(&format!("{}.d/{name}.conf", extra.name), content.0.as_bytes())?);
         }

@@ -29,5 +29,6 @@ pub(crate) fn render(kubelet_unit: &str, nodestrap: &str, gate: &str) -> Result<
         ),
     ])
     .render()?;
-    Ok(Part { files: vec![unit_file(GATE_UNIT, content)?], units: vec![unit(GATE_UNIT, Start::ByOthers)?] })
+    let units = vec![unit(GATE_UNIT, Start::ByOthers)?];
+    Ok(Part { files: vec![unit_file(GATE_UNIT, content)?], units, ..Part::default() })
 }

@@ -43,6 +43,7 @@ pub(crate) fn render_node(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Res
         Layout::Tectonic => layout::tectonic::render(spec, group),
     }?;
     bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
+    bundle.idle_units.sort_by(|one, other| one.name.cmp(&other.name));
     for index in 0..bundle.units.len() {
         let file = bundle.unit_file(&bundle.units[index].name);
         let nature = file.map(|file| UnitNature::of(&String::from_utf8_lossy(&file.content)));
@@ -84,6 +85,7 @@ fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle,
         node: kind(cluster, group),
         files: part.files,
         units: part.units,
+        idle_units: part.idle_units,
         hooks,
         runtime: runtime::describe(group)?,
         downloads: trees::render_downloads(spec, node_group),
@@ -214,7 +216,7 @@ fn kubelet_part(
     if group.role.value == Role::Worker {
         files.push(public(AUTHORITY_PATH, authority)?);
     }
-    let mut part = Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?] };
+    let mut part = Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?], ..Part::default() };
     part.add(gate_unit::render(KUBELET_UNIT, kubelet.nodestrap, GATE_PATH)?);
     if let Some(task) = task {
         part.add(spending::render(KUBELET_UNIT, kubelet.nodestrap, task)?);

@@ -1,6 +1,6 @@
 //! Files and units that belong together, on their way into a bundle.
 
-use bundle::{AbsolutePath, Content, File, Start, Unit, UnitName};
+use bundle::{AbsolutePath, Content, File, IdleUnit, Start, Unit, UnitName};
 
 use crate::error::RenderError;
 
@@ -9,12 +9,14 @@ use crate::error::RenderError;
 pub(crate) struct Part {
     pub(crate) files: Vec<File>,
     pub(crate) units: Vec<Unit>,
+    pub(crate) idle_units: Vec<IdleUnit>,
 }
 
 impl Part {
     pub(crate) fn add(&mut self, other: Self) {
         self.files.extend(other.files);
         self.units.extend(other.units);
+        self.idle_units.extend(other.idle_units);
     }
 }
 

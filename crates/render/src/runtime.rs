@@ -42,7 +42,7 @@ pub(crate) fn render_runtime(
     let runtime = &group.container_runtime;
     let own_unit = unit_name(runtime.name.value);
     let read_at_start = |file: File| Ok::<_, RenderError>(file.read_by([name(own_unit)?]));
-    let mut part = Part { files: Vec::new(), units: vec![unit(own_unit, Start::BeforeGate)?] };
+    let mut part = Part { units: vec![unit(own_unit, Start::BeforeGate)?], ..Part::default() };
     match runtime.name.value {
         RuntimeName::Containerd => {
             part.files.push(read_at_start(public(CONTAINERD_CONFIG_PATH, render_config(&runtime.config)?)?)?);

@@ -38,5 +38,6 @@ pub(crate) fn render(kubelet_unit: &str, nodestrap: &str, task: Task) -> Result<
         ),
     ])
     .render()?;
-    Ok(Part { files: vec![unit_file(SPENDING_UNIT, content)?], units: vec![unit(SPENDING_UNIT, Start::ByOthers)?] })
+    let units = vec![unit(SPENDING_UNIT, Start::ByOthers)?];
+    Ok(Part { files: vec![unit_file(SPENDING_UNIT, content)?], units, ..Part::default() })
 }

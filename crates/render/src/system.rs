@@ -205,7 +205,7 @@ fn render_time(servers: &[Host], os: Os) -> Result<Part, RenderError> {
         ("/etc/systemd/timesyncd.conf.d/90-nodestrap.conf", text, TIME_UNITS[1])
     };
     let files = vec![public(path, text)?.read_by([name(client)?])];
-    Ok(Part { files, units: vec![unit(client, Start::BeforeGate)?] })
+    Ok(Part { files, units: vec![unit(client, Start::BeforeGate)?], ..Part::default() })
 }
 
 /// An IPv6 address without its brackets, which no time client takes.

@@ -14,7 +14,7 @@ use crate::texts::{ADDRESS, AbsolutePath, Duration, Image, Line, MediaType, NETW
 use crate::tree::{Kind, Node};
 use crate::values::Secret;
 use crate::values::{
-    BootstrapToken, CertificatePem, HookSlot, Invalid, Necessity, REDACTED, Taint, TaintEffect, family,
+    BootstrapToken, CertificatePem, HookSlot, Invalid, Necessity, REDACTED, Taint, TaintEffect, UnitState, family,
 };
 use crate::view::{Look, SecretDisplay};
 
@@ -543,20 +543,59 @@ item!(
     }
 );
 
+/// A systemd unit of the user's, or what shall become of one that the image has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExtraUnit {
+    pub name: UnitName,
+    pub content: Option<UnitText>,
+    pub drop_ins: BTreeMap<Name, UnitText>,
+    /// `None`: nobody starts or stops it because of this.
+    pub state: Option<UnitState>,
+    pub place: Place,
+}
+
 item!(
     "an extra unit",
-    /// A systemd unit of the user's.
-    ExtraUnit {
+    /// As it is written.
+    WrittenUnit {
         /// With its suffix.
         name: UnitName = "name",
-        /// The text of the unit, or `{file: …}`; left out if only drop-ins are meant.
+        /// The text of the unit, or `{file: …}`; left out for a unit that the image has.
         content: Option<UnitText> = "content" or None,
         /// Drop-ins by name (without `.conf`).
         drop_ins: BTreeMap<Name, UnitText> = "dropIns" or BTreeMap::new(),
-        /// Whether it is enabled and started before the kubelet. Default: true.
-        enabled: bool = "enabled" or true,
+        /// Of a unit with content: true is `state: enabled`, and false leaves it to other units to start it.
+        enabled: Option<bool> = "enabled" or None,
+        /// enabled: started before the kubelet, and at boot. disabled: stopped, and not started at boot. masked: stopped, and
+        /// started by nobody. Default: enabled with content; without, what the image makes of it.
+        state: Option<UnitState> = "state" or None,
     }
 );
+
+impl SpecValue for ExtraUnit {
+    fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
+        let WrittenUnit { name, content, drop_ins, enabled, state, place } = WrittenUnit::decode(context, node)?;
+        if enabled.is_some() && state.is_some() {
+            let problem = format!("the unit \"{name}\" has both \"enabled\" and \"state\"");
+            context.drafts.report(node.span, problem).advise("remove \"enabled\": state says it all");
+            return None;
+        }
+        let by_content = content.is_some() && enabled != Some(false);
+        let state = state.or_else(|| by_content.then_some(UnitState::Enabled));
+        Some(Self { name, content, drop_ins, state, place })
+    }
+
+    fn to_json(&self, look: Look) -> Value {
+        let Self { name, content, drop_ins, state, place } = self.clone();
+        // What other units start has no state.
+        let enabled = (content.is_some() && state.is_none()).then_some(false);
+        WrittenUnit { name, content, drop_ins, enabled, state, place }.to_json(look)
+    }
+
+    fn schema() -> Value {
+        WrittenUnit::schema()
+    }
+}
 
 item!(
     "additional user data",

@@ -79,7 +79,7 @@ pub use trust::Timestamp;
 pub use values::{
     ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
     GroupName, HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED,
-    Reservation, Role, Runtime, Secret, SourceKind, Taint, TaintEffect,
+    Reservation, Role, Runtime, Secret, SourceKind, Taint, TaintEffect, UnitState,
 };
 pub use view::SecretDisplay;
 pub use yaml::{render_config_yaml, render_yaml, write_yaml};

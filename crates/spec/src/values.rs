@@ -213,6 +213,18 @@ choice!(
     }
 );
 choice!(
+    /// What becomes of a unit.
+    UnitState {
+        /// Started before the kubelet, and at boot.
+        Enabled = "enabled",
+        /// Stopped, and not started at boot.
+        Disabled = "disabled",
+        /// Stopped, and started by nobody.
+        Masked = "masked",
+    }
+);
+
+choice!(
     /// What a taint does to pods that do not tolerate it.
     TaintEffect {
         NoSchedule = "NoSchedule",

@@ -43,6 +43,8 @@ pub(crate) enum Subject {
     Flag,
     /// When a unit starts, by its name.
     Unit,
+    /// One that shall not run.
+    IdleUnit,
     /// Which unit starts after which.
     UnitOrder,
     /// Beside the bundle: the machine, and what else its user data carries.
@@ -195,6 +197,7 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::PackagesFromElsewhere, "", None, "it counts when packages are installed"),
     (Subject::RuntimeStart, "", RestartRuntime, "it is when the container runtime is started"),
     (Subject::Unit, "", RestartUnits, "the unit starts anew, or stops where it is gone"),
+    (Subject::IdleUnit, "", RestartUnits, "it stops, and runs again once it may, if it ran before"),
     (Subject::UnitOrder, "", None, "it counts when they start"),
     (Subject::BootstrapUnit, "", None, "it counts when the machine boots"),
     (Subject::HookUnit, "", None, "hooks run whenever a new bundle is applied"),

@@ -15,7 +15,8 @@ const REQUIRED_PROGRAMS: &str = "requiredPrograms";
 const AUTHORITY: &str = "join.certificateAuthority";
 const WEBHOOK: &str = "webhook";
 /// What other families compare.
-const RESOURCES: [&str; 8] = ["files", "units", "hooks", "snap", "trees", "extensions", "downloads", "packages"];
+const RESOURCES: [&str; 9] =
+    ["files", "units", "idleUnits", "hooks", "snap", "trees", "extensions", "downloads", "packages"];
 
 impl Family for Fields {
     fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Aspect, Difference};
-use crate::bundle::{Bundle, FOLDERS};
+use crate::bundle::{Bundle, FOLDERS, UNIT_FOLDER};
 use crate::extension::EXTENSION_LINKS_FOLDER;
 
 /// All that must be there, parents before what is in them. Folders of links by which systemd enables units are the node's to
@@ -17,7 +17,14 @@ pub fn wanted(bundle: &Bundle) -> BTreeSet<String> {
     let extensions = bundle.extensions.iter().flat_map(|extension| {
         with_parents(&extension.name.home()).chain(with_parents(EXTENSION_LINKS_FOLDER)).collect::<Vec<_>>()
     });
-    of_files.chain(of_trees).chain(extensions).chain(FOLDERS.iter().flat_map(|folder| with_parents(folder))).collect()
+    let masks = bundle.idle_units.iter().filter(|unit| unit.mask().is_some());
+    let of_masks = masks.flat_map(|_| with_parents(UNIT_FOLDER));
+    of_files
+        .chain(of_masks)
+        .chain(of_trees)
+        .chain(extensions)
+        .chain(FOLDERS.iter().flat_map(|folder| with_parents(folder)))
+        .collect()
 }
 
 /// The folder itself and those above it, without `/`.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Aspect, Change, ChangeKind, Difference, Family, Subject, ValueChange, judge};
 use crate::bundle::{Bundle, MAX_PODS_MAP_PATH, Snap, Start, Unit, UnitNature};
+use crate::idle::IdleUnit;
 use crate::json::canonical;
 use crate::names::{Digest, UnitName};
 use crate::values::{changes, unit_sections};
-use crate::vocabulary::{GateFact, Slot};
+use crate::vocabulary::{GateFact, Idleness, Slot};
 
 pub struct Units;
 
@@ -74,6 +75,30 @@ pub fn compare(wanted: &Unit, found: &Found<'_>) -> Vec<Difference> {
     }
     if found.needs_reload {
         differences.push(Difference::new(name, Aspect::Reload, "read by systemd", "changed on disk since"));
+    }
+    differences
+}
+
+/// What is there of a unit that shall not run.
+pub struct FoundIdle {
+    pub is_masked: bool,
+    /// A link of the administrator's starts it at boot.
+    pub is_enabled: bool,
+    pub runs: bool,
+}
+
+/// The same for those that shall not run. That one which is only disabled runs says nothing: others may start it.
+pub fn compare_idle(wanted: &IdleUnit, found: &FoundIdle) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    let name = wanted.name.as_str();
+    if wanted.idleness == Idleness::Masked && !found.is_masked {
+        differences.push(Difference::new(name, Aspect::Enabled, "masked", "not masked"));
+    }
+    if found.is_enabled {
+        differences.push(Difference::new(name, Aspect::Enabled, "does not start at boot", "does"));
+    }
+    if wanted.idleness == Idleness::Masked && found.runs {
+        differences.push(Difference::new(name, Aspect::Active, "not running", "active"));
     }
     differences
 }
@@ -175,17 +200,24 @@ fn expected_gate(bundle: &Bundle) -> BTreeMap<String, String> {
 impl Family for Units {
     fn changes(&self, old: &Bundle, new: &Bundle) -> Vec<Change> {
         let starts = |bundle: &Bundle| -> BTreeMap<String, String> {
-            bundle.units.iter().map(|unit| (unit.name.to_string(), start(unit.start).to_owned())).collect()
+            let started = bundle.units.iter().map(|unit| (unit.name.to_string(), start(unit.start).to_owned()));
+            let idle = bundle.idle_units.iter().map(|unit| (unit.name.to_string(), unit.idleness.to_string()));
+            started.chain(idle).collect()
         };
         let order = order_change(old, new);
         let changes = changes(&starts(old), &starts(new)).into_iter();
         let is_runtime = |name: &str| [old, new].iter().any(|bundle| bundle.runtime.unit == *name);
+        let is_started = |name: &str| [old, new].iter().flat_map(|bundle| &bundle.units).any(|unit| unit.name == *name);
         changes
             .filter_map(|value| {
                 let change = ChangeKind::of(value.old.as_ref(), value.new.as_ref())?;
                 let when = value.new.as_deref().or(value.old.as_deref()).unwrap_or_default();
                 let name = value.path.clone();
-                let subject = if is_runtime(&name) { Subject::RuntimeStart } else { Subject::Unit };
+                let subject = match () {
+                    () if is_runtime(&name) => Subject::RuntimeStart,
+                    () if !is_started(&name) => Subject::IdleUnit,
+                    () => Subject::Unit,
+                };
                 Some(Change {
                     family: "unit",
                     reasons: vec![judge(subject, &name, &name)],

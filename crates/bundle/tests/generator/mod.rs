@@ -42,6 +42,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// A stream of its own, so that what is drawn from it changes nothing else.
+    pub(crate) fn apart(&self) -> Self {
+        Self(self.0 ^ 0x6964_6c65)
+    }
+
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -135,6 +140,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         node: NodeKind { role: frame.role, os: frame.os, provider: frame.provider, layout },
         required_programs: random.some_of(&PROGRAMS).into_iter().map(path).collect(),
         units: Vec::new(),
+        idle_units: Vec::new(),
         hooks: Vec::new(),
         runtime: Runtime { name, unit: part::runtime_unit(name), source },
         trees: tree::trees(random),
@@ -155,6 +161,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
     });
     part::add_files(&mut bundle, random);
     tree::settle(&mut bundle, random);
+    bundle.idle_units = part::idle_units(&mut random.apart());
     settle::settle(&mut bundle);
     bundle
 }

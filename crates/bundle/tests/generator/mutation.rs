@@ -8,6 +8,10 @@ use super::{PROGRAMS, Random, part, path, tree};
 /// One to four of them; now and then one is undone by another, or changes nothing.
 pub(crate) fn mutated(bundle: &Bundle, random: &mut Random) -> Bundle {
     let mut changed = bundle.clone();
+    let mut apart = random.apart();
+    if apart.coin() {
+        changed.idle_units = part::idle_units(&mut apart);
+    }
     for _ in 0..=random.below(4) {
         random.pick(&MUTATIONS)(&mut changed, random);
     }

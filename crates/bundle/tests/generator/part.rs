@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
-    ARGUMENTS_VARIABLE, Bundle, File, GateFact, Hook, KERNEL_UNIT, Necessity, PodNetwork, RuntimeName, Secrecy, Secret,
-    Slot, Snap, Start, TRUST_UNIT, Unit, UnitName, Webhook,
+    ARGUMENTS_VARIABLE, Bundle, File, GateFact, Hook, IdleUnit, Idleness, KERNEL_UNIT, Necessity, PodNetwork,
+    RuntimeName, Secrecy, Secret, Slot, Snap, Start, TRUST_UNIT, Unit, UnitName, Webhook,
 };
 
 use super::settle::put;
@@ -132,6 +132,14 @@ pub(crate) fn own_unit(random: &mut Random, name: &str) -> Unit {
         _ => random.pick(&[Start::BeforeGate, Start::AfterGate, Start::ByOthers]),
     };
     Unit { name: unit_name(name), start, brought: None }
+}
+
+/// Some of an image, some of other bundles, and one that nobody has. Those that the bundle starts are left out by `settle`.
+pub(crate) fn idle_units(random: &mut Random) -> Vec<IdleUnit> {
+    let names = ["a.service", "absent.service", "containerd.service", "docker.service", "systemd-timesyncd.service"];
+    let idle =
+        |name: &str, random: &mut Random| IdleUnit { name: unit_name(name), idleness: random.pick(Idleness::ALL) };
+    random.some_of(&names).into_iter().map(|name| idle(name, random)).collect()
 }
 
 /// `of_any_nature`: it may end by itself, and there may be nothing to enable.

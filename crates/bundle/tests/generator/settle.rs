@@ -13,6 +13,9 @@ use super::{IMAGE_UNITS, INSTANCE_TYPE, path, unit_name};
 pub(crate) fn settle(bundle: &mut Bundle) {
     settle_network(bundle);
     bundle.hooks.sort_by(|one, other| one.name.cmp(&other.name));
+    let started = units_of(bundle);
+    let is_started = |unit: &UnitName| started.contains(unit) || *unit == bundle.join.kubelet_unit;
+    bundle.idle_units.retain(|unit| !is_started(&unit.name));
     bring_unit_files(bundle);
     bring_files_that_are_named(bundle);
     drop_files_of_nobody(bundle);

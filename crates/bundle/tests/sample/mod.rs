@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
     AbsolutePath, Artefact, ArtefactDigest, ArtefactForm, Bundle, Component, Downloads, Extension, ExtensionName,
-    ExtensionRelease, File, Gate, GateFact, Hook, Join, Layout, Necessity, NodeKind, Os, Package, PackageManager,
-    Packages, PodNetwork, Provenance, Provider, Readers, RelativePath, Role, Runtime, RuntimeName, RuntimeSource, S3,
-    S3Credentials, Secret, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature, Webhook,
+    ExtensionRelease, File, Gate, GateFact, Hook, IdleUnit, Idleness, Join, Layout, Necessity, NodeKind, Os, Package,
+    PackageManager, Packages, PodNetwork, Provenance, Provider, Readers, RelativePath, Role, Runtime, RuntimeName,
+    RuntimeSource, S3, S3Credentials, Secret, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature, Webhook,
 };
 
 pub(crate) const CANARY: &str = "canary.0123456789abcdef";
@@ -125,6 +125,7 @@ pub(crate) fn sample() -> Bundle {
             unit("kubelet.service", Start::AfterGate, None),
             unit("pods.service", Start::ByOthers, Some(UnitNature { oneshot: true, installable: false })),
         ],
+        idle_units: vec![IdleUnit { name: unit_name("locksmithd.service"), idleness: Idleness::Masked }],
         hooks: vec![hook("a"), hook("b")],
         runtime: Runtime {
             name: RuntimeName::Containerd,

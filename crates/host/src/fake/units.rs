@@ -311,7 +311,10 @@ impl Units for FakeUnits {
             };
             let active = match found {
                 Found::Absent if !needs_reload => ActiveState::NotFound,
-                Found::Masked if !needs_reload => ActiveState::Masked,
+                Found::Masked if !needs_reload => match loaded.active {
+                    ActiveState::Active | ActiveState::Activating => ActiveState::MaskedRunning,
+                    _ => ActiveState::Masked,
+                },
                 _ => loaded.active,
             };
             Ok(UnitState { active, enabled, result: loaded.result.clone(), needs_reload })

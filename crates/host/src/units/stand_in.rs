@@ -77,6 +77,7 @@ impl Units for StandInUnits {
         let file = find(&*self.disk, "look at", unit)?;
         let active = match &file {
             Found::Absent => ActiveState::NotFound,
+            Found::Masked if self.books()?.units.contains_key(&unit.0) => ActiveState::MaskedRunning,
             Found::Masked => ActiveState::Masked,
             Found::File { .. } if self.books()?.units.contains_key(&unit.0) => ActiveState::Active,
             Found::File { .. } => ActiveState::Inactive,

@@ -226,7 +226,10 @@ impl Units for SystemdUnits {
             Ok(UnitState {
                 active: match load?.as_str() {
                     "not-found" => ActiveState::NotFound,
-                    "masked" => ActiveState::Masked,
+                    "masked" => match active_state(&active?) {
+                        ActiveState::Active | ActiveState::Activating => ActiveState::MaskedRunning,
+                        _ => ActiveState::Masked,
+                    },
                     _ => match active_state(&active?) {
                         // Its turn is still to come, in a boot that is under way.
                         ActiveState::Inactive if job?.0 != 0 => ActiveState::Activating,

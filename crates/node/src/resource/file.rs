@@ -16,7 +16,7 @@ use host::files::{self, FileWrite, Staged};
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
-use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, extension, first_that};
+use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, extension, first_that, unit};
 use crate::failure::{disk_error, file_error};
 use crate::reset::{RESTORE_STEP, ResetAction};
 use crate::spending;
@@ -266,6 +266,7 @@ fn stage(node: &Node<'_>, planned: &[PlannedFile]) -> Result<(), StepError> {
 
 /// What is there already stays as it is, unless that is in doubt; whoever reads it need not start anew.
 fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<StagedFiles, StepError> {
+    let disk = node.tools.disk;
     let (mut writes, mut readers) = (Vec::new(), BTreeSet::new());
     let in_doubt = node.is_in_doubt()?;
     for planned in planned {
@@ -283,8 +284,9 @@ fn stage_differing(node: &Node<'_>, planned: &[PlannedFile]) -> Result<StagedFil
             readers.extend(file.read_by.units.iter().cloned());
         }
     }
-    // Where an earlier bundle had a link to a program, this one may have a file.
-    let staged = files::stage_over(node.tools.disk, &writes, &record::is_our_link);
+    // Where an earlier bundle had a link to a program, or the mask of a unit, this one may have a file.
+    let is_ours = |path: &Path, target: &str| record::is_our_link(target) || record::is_our_mask(disk, path, target);
+    let staged = files::stage_over(disk, &writes, &is_ours);
     let staged = staged.map_err(|error| file_error(&error))?;
     Ok(StagedFiles { staged, readers, count: writes.len() })
 }
@@ -370,7 +372,8 @@ impl Family for Files {
         let of_extensions = extension::links::wanted(node, record)?;
         for (path, file) in &record.files {
             let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()))
-                || of_extensions.contains_key(path);
+                || of_extensions.contains_key(path)
+                || unit::idle::masks(node.bundle).any(|mask| mask == **path);
             let is_wanted =
                 is_link || node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());
             // Whoever changed it wants it; `reset` tells of it.
@@ -572,7 +575,7 @@ impl Undoing<'_> {
                 return Err(lost(path));
             }
         }
-        files::stage_over(disk, &writes, &|target| record::is_our_link(target) || target == MASK)
+        files::stage_over(disk, &writes, &|_, target| record::is_our_link(target) || target == MASK)
             .and_then(|staged| files::commit(disk, staged))
             .and_then(|()| gone.iter().try_for_each(|path| Ok(disk.remove(Path::new(path.as_str())).map(drop)?)))
             .and_then(|()| record::sync_folders(disk, self.record))

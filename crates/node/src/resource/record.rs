@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use bundle::{ExtensionName, PackageManager, SYSEXT_UNIT, TREES_FOLDER, UNIT_FOLDER};
+use bundle::{ExtensionName, MASK, PackageManager, SYSEXT_UNIT, TREES_FOLDER, UNIT_FOLDER};
 use engine::{Digest, StepError};
 use host::disk::{Disk, DiskError, Kind, Stat};
 use host::files::{self, FileError};
@@ -41,6 +41,9 @@ pub(crate) struct Record {
     /// Folders that were not there.
     pub(crate) folders: BTreeSet<String>,
     pub(crate) units: BTreeMap<String, UnitRecord>,
+    /// Units that shall not run, with the links by which they started at boot.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) idle: BTreeMap<String, Links>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) snaps: BTreeMap<String, SnapRecord>,
     /// Units of hooks that may have run; nothing is known of what they did.
@@ -62,6 +65,9 @@ pub(crate) struct Record {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) packages: BTreeMap<String, PackageRecord>,
 }
+
+/// Links by their paths, with where they lead to.
+pub(crate) type Links = BTreeMap<String, String>;
 
 /// What the package manager had of a package before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +115,14 @@ impl FileRecord {
     pub(crate) fn of_link(before: Before) -> Self {
         Self { before, wrote: Vec::new(), any_content: false, links: Vec::new() }
     }
+
+    /// A link of ours is about to be there. Until the switch it is what an earlier plan of ours made it, or nothing.
+    pub(crate) fn will_lead(&mut self, target: &str, found: Option<&str>) {
+        if !self.links.iter().any(|link| link == target) {
+            self.links.retain(|link| found == Some(link));
+            self.links.push(target.to_owned());
+        }
+    }
 }
 
 /// Where a program waits whose place a link of ours has taken.
@@ -125,6 +139,15 @@ pub(crate) fn is_our_link(target: &str) -> bool {
     };
     target.strip_prefix(TREES_FOLDER).is_some_and(|rest| rest.starts_with('/'))
         || ExtensionName::ALL.iter().any(is_image)
+}
+
+/// Whether a unit is masked there because a bundle said so. What cannot be read says that it is not.
+pub(crate) fn is_our_mask(disk: &dyn Disk, path: &Path, target: &str) -> bool {
+    let is_known = |record: Record| {
+        let known = path.to_str().and_then(|path| record.files.get(path));
+        known.is_some_and(|known| known.links.iter().any(|link| link == target))
+    };
+    target == MASK && path.starts_with(UNIT_FOLDER) && load(disk).ok().flatten().is_some_and(is_known)
 }
 
 /// What is at a path where a link of ours shall be, as something that can be put back.
@@ -169,8 +192,9 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, extensions, sysext, packages } =
+        let Self { files, gates, folders, units, idle, snaps, hooks, credentials, trees, extensions, sysext, packages } =
             undone;
+        self.idle.retain(|unit, _| !idle.contains_key(unit));
         self.packages.retain(|name, _| !packages.contains_key(name));
         self.extensions.retain(|extension| !extensions.contains(extension));
         self.sysext = self.sysext.filter(|_| sysext.is_none());
@@ -193,8 +217,9 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, snaps, hooks, credentials, trees, extensions, sysext, packages } =
+        let Self { files, gates, folders, units, idle, snaps, hooks, credentials, trees, extensions, sysext, packages } =
             self;
+        let links = idle.keys().map(|unit| format!("links of {unit}"));
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
@@ -205,7 +230,7 @@ impl Record {
         let merged = sysext.iter().map(|_| SYSEXT_UNIT.to_owned());
         let extensions = extensions.iter().map(|name| format!("extension {name}")).chain(merged);
         let trees = trees.iter().map(|tree| format!("tree {tree}"));
-        names.chain(snaps).chain(trees).chain(extensions).chain(packages).collect()
+        names.chain(links).chain(snaps).chain(trees).chain(extensions).chain(packages).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bundle::resource::unit::{Activity, Found, compare};
 use bundle::resource::{Aspect, Difference};
-use bundle::{BOOTSTRAP_UNIT, Start, UNIT_FOLDER, Unit, UnitName, UnitNature};
+use bundle::{BOOTSTRAP_UNIT, Bundle, IdleUnit, Start, UNIT_FOLDER, Unit, UnitName, UnitNature};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, Kind};
 use host::files;
@@ -14,11 +14,13 @@ use host::units::unit_file::{self, Found as FoundFile};
 use host::units::{ActiveState, UnitState};
 use serde::{Deserialize, Serialize};
 
-use super::record::{Record, UnitRecord};
+use super::record::{Links, Record, UnitRecord};
 use super::started::Durable;
 use super::{Deed, Family, Node, UndoPhase, UndoStep, Undoing, Verified, first_that, host_name, short};
 use crate::failure::{chain, disk_error, file_error, unit_error};
 use crate::reset::ResetAction;
+
+pub(crate) mod idle;
 
 pub(crate) struct UnitFamily;
 
@@ -37,6 +39,14 @@ pub enum Action {
     },
     EnableUnits {
         units: Vec<UnitName>,
+    },
+    /// What shall not start at boot can be kept from it.
+    CheckIdleUnits {
+        units: Vec<IdleUnit>,
+    },
+    /// Units of the image are stopped, and disabled or masked.
+    IdleUnits {
+        units: Vec<IdleUnit>,
     },
     /// Started, or started anew with the new files, and waited for.
     StartUnit {
@@ -61,6 +71,9 @@ impl Deed<Node<'_>> for Action {
         match self {
             Self::ReloadUnits { units } => format!("{} unit files", units.len()),
             Self::EnableUnits { units } => units.iter().map(UnitName::as_str).collect::<Vec<_>>().join(" "),
+            Self::CheckIdleUnits { units } | Self::IdleUnits { units } => {
+                units.iter().map(|unit| format!("{} {}", unit.name, unit.idleness)).collect::<Vec<_>>().join(", ")
+            }
             Self::StartUnit { unit } => format!("{unit}, and wait for it"),
             Self::ArmUnit { unit } => format!("{unit}: queued behind the gate"),
             Self::ResetUnit { unit } => format!("{unit}: earlier failures forgotten"),
@@ -72,6 +85,8 @@ impl Deed<Node<'_>> for Action {
         match self {
             Self::ReloadUnits { units } => check_reloaded(node, units, history),
             Self::EnableUnits { units } => check_enabled(node, units),
+            Self::CheckIdleUnits { units } => idle::check_possible(node, units),
+            Self::IdleUnits { units } => idle::check(node, units, history),
             Self::StartUnit { unit } | Self::ReleaseUnit { unit } => check_running(node, unit),
             Self::ArmUnit { unit } => Ok(match state(node, unit)?.active {
                 ActiveState::Active | ActiveState::Activating => Condition::AlreadySo,
@@ -95,6 +110,8 @@ impl Deed<Node<'_>> for Action {
                 units.disable(&names(&surplus)).map_err(failed)?;
                 units.enable(&names(&node.installable(wanted)?)).map_err(failed)
             }
+            Self::CheckIdleUnits { units } => idle::check_possible(node, units).map(drop),
+            Self::IdleUnits { units } => idle::apply(node, units, context),
             Self::StartUnit { unit } => {
                 units.restart_and_wait(&host_name(unit), left).map_err(failed)?;
                 node.note_start(unit, Durable::Later)
@@ -239,9 +256,6 @@ fn unit_text(disk: &dyn Disk, unit: &str) -> Result<String, StepError> {
     })
 }
 
-/// Links by their paths, with where they lead to.
-type Links = BTreeMap<String, String>;
-
 fn wanted_links(unit: &str, install: &unit_file::Install, target: &str) -> Links {
     let wants = install.wanted_by.iter().map(|target| format!("{UNIT_FOLDER}/{target}.wants/{unit}"));
     let requires = install.required_by.iter().map(|target| format!("{UNIT_FOLDER}/{target}.requires/{unit}"));
@@ -275,7 +289,9 @@ fn links(disk: &dyn Disk) -> Result<BTreeMap<String, Links>, StepError> {
 
 /// Units that an apply touches: hooks too, because one may have left something running.
 fn touched<'n>(node: &'n Node<'_>) -> impl Iterator<Item = &'n UnitName> {
-    node.bundle.units.iter().map(|unit| &unit.name).chain(node.bundle.hooks.iter().map(|hook| &hook.unit))
+    let Bundle { units, hooks, idle_units, .. } = node.bundle;
+    let started = units.iter().map(|unit| &unit.name).chain(hooks.iter().map(|hook| &hook.unit));
+    started.chain(idle_units.iter().map(|unit| &unit.name))
 }
 
 impl Family for UnitFamily {
@@ -285,7 +301,7 @@ impl Family for UnitFamily {
                 record.units.insert(unit.to_string(), look_at(node, unit)?);
             }
         }
-        Ok(())
+        idle::keep(node, record)
     }
 
     fn verify(&self, node: &Node<'_>) -> Result<Verified, StepError> {
@@ -294,6 +310,9 @@ impl Family for UnitFamily {
             verified.drift.extend(verify(node, unit)?);
             verified.remarks.extend(foreign_drop_ins(node, &unit.name)?);
         }
+        for unit in &node.bundle.idle_units {
+            verified.drift.extend(idle::verify(node, unit)?);
+        }
         Ok(verified)
     }
 
@@ -301,6 +320,9 @@ impl Family for UnitFamily {
         let is_wanted = |name: &str| touched(node).any(|unit| unit == name);
         let units = record.units.iter().filter(|(name, _)| !is_wanted(name));
         obsolete.units.extend(units.map(|(name, was)| (name.clone(), *was)));
+        let is_idle = |name: &str| node.bundle.idle_units.iter().any(|unit| unit.name == *name);
+        let links = record.idle.iter().filter(|(name, _)| !is_idle(name));
+        obsolete.idle.extend(links.map(|(name, links)| (name.clone(), links.clone())));
         Ok(())
     }
 
@@ -320,6 +342,10 @@ impl Family for UnitFamily {
             .collect();
         let units = record.units.iter().filter(|(_, was)| !was.enabled).map(|(unit, _)| unit.clone()).collect();
         steps.push(step(UndoPhase::Disable, "disable-units".to_owned(), false, Undo::DisableUnits { units }));
+        if record.idle.values().any(|links| !links.is_empty()) {
+            let units = record.idle.keys().cloned().collect();
+            steps.push(step(UndoPhase::Restore, "restore-links".to_owned(), false, Undo::RestoreLinks { units }));
+        }
         steps.push(step(UndoPhase::Reload, "reload-units".to_owned(), false, Undo::ReloadUnits));
         let before = record.units.iter().filter(|(_, was)| was.active).map(|(unit, _)| unit);
         steps.extend(before.map(|unit| {
@@ -365,7 +391,7 @@ fn activity(active: ActiveState) -> Activity {
         ActiveState::Inactive => Activity::Inactive,
         ActiveState::Failed => Activity::Failed,
         ActiveState::NotFound => Activity::NotFound,
-        ActiveState::Masked => Activity::Masked,
+        ActiveState::Masked | ActiveState::MaskedRunning => Activity::Masked,
     }
 }
 
@@ -396,6 +422,10 @@ pub enum Undo {
     DisableUnits {
         units: Vec<String>,
     },
+    /// Units that did not start at boot because a bundle said so start as they did before.
+    RestoreLinks {
+        units: Vec<String>,
+    },
     ReloadUnits,
     /// It ran before, so it runs on, with its own files.
     RestartUnit {
@@ -414,7 +444,7 @@ impl Deed<Undoing<'_>> for Undo {
     fn describe(&self) -> String {
         match self {
             Self::StopUnit { unit } => format!("{unit}, and wait for it"),
-            Self::DisableUnits { units } => units.join(" "),
+            Self::DisableUnits { units } | Self::RestoreLinks { units } => units.join(" "),
             Self::ReloadUnits => "all unit files".to_owned(),
             Self::RestartUnit { unit } => format!("{unit}, with its own files"),
         }
@@ -424,9 +454,10 @@ impl Deed<Undoing<'_>> for Undo {
         let state = |unit: &str| on.tools.units.state(&host_name(unit)).map_err(|error| unit_error(&error));
         match self {
             Self::StopUnit { unit } => Ok(match state(unit)?.active {
-                ActiveState::Active | ActiveState::Activating | ActiveState::Deactivating => {
-                    Condition::Needed(format!("{unit} runs"))
-                }
+                ActiveState::Active
+                | ActiveState::Activating
+                | ActiveState::Deactivating
+                | ActiveState::MaskedRunning => Condition::Needed(format!("{unit} runs")),
                 _ => Condition::AlreadySo,
             }),
             Self::DisableUnits { units } => {
@@ -434,6 +465,7 @@ impl Deed<Undoing<'_>> for Undo {
                 let enabled = |unit: &&String| Ok(links.contains_key(unit.as_str()) || state(unit)?.enabled);
                 first_that(units, enabled, |unit| format!("{unit} starts at boot"))
             }
+            Self::RestoreLinks { .. } => idle::check_restored(on),
             Self::ReloadUnits | Self::RestartUnit { .. } if history.done_before => Ok(Condition::AlreadySo),
             Self::ReloadUnits => Ok(Condition::Needed("unit files may have changed".to_owned())),
             Self::RestartUnit { unit } => Ok(Condition::Needed(format!("{unit} runs with our files"))),
@@ -451,6 +483,7 @@ impl Deed<Undoing<'_>> for Undo {
                 // Links that a power cut brings back could not be told from others once their unit files are gone.
                 files::sync_all(on.tools.disk, &[Path::new(UNIT_FOLDER)]).map_err(|error| file_error(&error))
             }
+            Self::RestoreLinks { .. } => idle::restore(on),
             Self::ReloadUnits => manager.reload(left).map_err(failed),
             Self::RestartUnit { unit } => manager.restart_and_wait(&host_name(unit), left).map_err(failed),
         }

@@ -96,7 +96,7 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     };
     files.push(unit_file(&format!("{kubelet_unit}.d/20-nodestrap-gate.conf"), gate_check(group, guard)?)?);
     units.push(unit(kubelet_unit, Start::AfterGate)?);
-    let mut kubelet = Part { files, units };
+    let mut kubelet = Part { files, units, ..Part::default() };
     kubelet.add(gate_unit::render(kubelet_unit, group.delivery.nodestrap.path.value.as_str(), GATE_PATH)?);
     let decisions = Decisions {
         kubelet_unit,

@@ -56,6 +56,7 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
         required_programs,
         files: part.files,
         units: part.units,
+        idle_units: part.idle_units,
         hooks,
         runtime: runtime::describe(group)?,
         // The image of these layouts brings everything.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, Start};
+use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, IdleUnit, Idleness, Start};
 use serde_json::{Map, Value, json};
 use spec::{CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, Role, SourceKind, render_yaml};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::error::RenderError;
 use crate::kubelet::KUBELET_UNIT;
-use crate::part::{Part, path, public, secret, unit, unit_file};
+use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::runtime;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments as literal};
 
@@ -90,12 +90,14 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
             public(MAPPINGS_PATH, runtime_mappings(settings))?,
             unit_file(BOOTSTRAP_UNIT, bootstrap_unit(spec, group, settings, stages)?)?,
             unit_file(KUBELET_UNIT, kubelet_unit(group)?)?,
-            // systemd takes an empty file for a mask, as it does a link to /dev/null, which a bundle cannot carry. Nodes
-            // of a cluster reboot one by one, by whoever coordinates them, and never by locksmith's own decision.
-            unit_file(LOCKSMITH_UNIT, Vec::new())?,
         ],
         units: vec![unit(KUBELET_UNIT, Start::AfterGate)?],
+        ..Part::default()
     };
+    if !group.units.value.iter().any(|unit| unit.name == LOCKSMITH_UNIT) {
+        // Nodes of a cluster reboot one by one, by whoever coordinates them, and never by locksmith's own decision.
+        part.idle_units.push(IdleUnit { name: name(LOCKSMITH_UNIT)?, idleness: Idleness::Masked });
+    }
     for stage in stages {
         part.add(stage.render()?);
     }
@@ -177,7 +179,7 @@ fn bootstrap_unit(
             .text("ConditionPathExists", format!("!{GATE_PATH}"))
             .words("Wants", &["network-online.target"])
             .words("After", &["network-online.target", "update-ca-certificates.service"])
-            // It may be running already: its mask counts from the next boot on.
+            // It may be running already, and nodestrap masks it only later.
             .words("Conflicts", &[LOCKSMITH_UNIT])
             .words("Before", &held_back),
         Section::new("Service")
@@ -267,6 +269,7 @@ impl Stage {
         Ok(Part {
             files: vec![unit_file(&path, path_unit.render()?)?, unit_file(&service, service_unit.render()?)?],
             units: vec![unit(path, Start::AfterGate)?, unit(service, Start::ByOthers)?],
+            ..Part::default()
         })
     }
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bundle::{Bundle, GateFact, RuntimeName, RuntimeSource, Secrecy, Slot, Start};
+use bundle::{Bundle, GateFact, Idleness, RuntimeName, RuntimeSource, Secrecy, Slot, Start};
 use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime, Setting};
 
 use super::environment_file;

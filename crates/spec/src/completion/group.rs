@@ -1,6 +1,6 @@
 //! The nodes of a group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster::NONE;
 use super::delivery::complete_delivery;
@@ -12,7 +12,7 @@ use super::{
 use crate::catalog::Component;
 use crate::complete::{
     CompleteCluster, CompleteComponents, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines,
-    GroupSpec, MachinesSpec,
+    CompleteTectonic, GroupSpec, MachinesSpec,
 };
 use crate::instances::{self, InstanceType};
 use crate::items::{Labels, MaxPods, Taints};
@@ -112,6 +112,8 @@ pub(super) fn complete_group(
         ),
     ];
     lists::check_programs(&file_assets.files.value, &programs, check);
+    let started = started_units(cluster, os.value, container_runtime.name.value, &components);
+    lists::check_states(&file_assets.units.value, &started, check);
     let written = secrets::Store {
         urls: spec.delivery.store.urls.as_ref().or(cluster.delivery.store.urls.as_ref()),
         s3: match spec.delivery.store.s3 {
@@ -311,6 +313,39 @@ fn complete_max_pods(spec: &GroupSpec, cluster: &CompleteCluster) -> Setting<Max
         Layout::Eksctl => derived(MaxPods::Map, from("cluster.layout"), "the network of EKS has so many addresses"),
         _ => default(MaxPods::Number(110), "the limit that Kubernetes is tested with"),
     })
+}
+
+/// What nodestrap starts, or asks, on each node of a group.
+fn started_units(
+    cluster: &CompleteCluster,
+    os: Os,
+    runtime: Runtime,
+    components: &CompleteComponents,
+) -> BTreeSet<String> {
+    let (layout, provided) = (cluster.layout.value, bundle::Component::ALL);
+    let mut units = vec![bundle::BOOTSTRAP_UNIT];
+    units.push(match (layout, os) {
+        (Layout::Eksctl, Os::Ubuntu) => "snap.kubelet-eks.daemon.service",
+        _ => "kubelet.service",
+    });
+    units.push(match runtime {
+        Runtime::Containerd => "containerd.service",
+        Runtime::CriO => "crio.service",
+        Runtime::Docker => "docker.service",
+    });
+    if !cluster.ntp_servers.value.is_empty() {
+        units.extend(bundle::TIME_UNITS);
+    }
+    if provided.iter().any(|component| components.is_extension(*component)) {
+        units.push(bundle::SYSEXT_UNIT);
+    }
+    let tectonic: Option<&CompleteTectonic> = (&cluster.tectonic).into();
+    if let Some(settings) = tectonic {
+        units.extend(["bootkube.path", "bootkube.service", "tectonic.path", "tectonic.service"]);
+        // It is asked for a newer system.
+        units.extend(settings.upgrade_os.value.then_some("update-engine.service"));
+    }
+    units.into_iter().map(str::to_owned).collect()
 }
 
 struct Lists {

@@ -10,6 +10,7 @@ use crate::origin::{Origin, Setting};
 use crate::packages::PackageRepository;
 use crate::record::Place;
 use crate::texts::{AbsolutePath, ModuleName};
+use crate::values::UnitState;
 
 /// What makes two items the same one.
 pub(super) trait Keyed: Clone + PartialEq {
@@ -138,12 +139,42 @@ pub(super) fn check_units(units: &Option<Setting<Vec<ExtraUnit>>>, check: &Check
     let units = items(units);
     report_twice(units, "the unit", check);
     for unit in units {
-        if unit.content.is_none() && unit.drop_ins.is_empty() {
+        if unit.content.is_none() && unit.drop_ins.is_empty() && unit.state.is_none() {
             check.report_item(
                 unit.place,
-                format!("the unit \"{}\" has neither \"content\" nor \"dropIns\"", unit.name),
+                format!("the unit \"{}\" has neither \"content\" nor \"dropIns\" nor \"state\"", unit.name),
                 "write one of them, or remove it",
             );
+        }
+        if unit.state == Some(UnitState::Masked) && (unit.content.is_some() || !unit.drop_ins.is_empty()) {
+            check.report_item(
+                unit.place,
+                format!(
+                    "the unit \"{}\" is masked, and has \"content\" or \"dropIns\" that nobody would read",
+                    unit.name
+                ),
+                "remove them, or the state",
+            );
+        }
+    }
+}
+
+/// Units of nodestrap's own, whatever their names are in this group.
+const OWN_UNITS: &str = "nodestrap-";
+
+/// Nobody but nodestrap says when the units are started without which there is no node.
+pub(super) fn check_states(units: &[ExtraUnit], started: &BTreeSet<String>, check: &Check<'_>) {
+    for unit in units {
+        let Some(state) = unit.state.filter(|_| unit.content.is_none()) else { continue };
+        let name = unit.name.as_str();
+        if started.contains(name) || name.starts_with(OWN_UNITS) {
+            let problem = match state {
+                UnitState::Enabled => format!("nodestrap starts \"{name}\" itself"),
+                UnitState::Disabled | UnitState::Masked => {
+                    format!("\"{name}\" cannot be {state}: nodestrap starts it on each node of this group")
+                }
+            };
+            check.report_item(unit.place, problem, "remove the state");
         }
     }
 }
@@ -154,7 +185,8 @@ pub(super) fn check_clashes(files: &[FileAsset], units: &[ExtraUnit], hooks: &[H
     let unit_files = units.iter().flat_map(|unit| {
         let path = format!("{UNIT_FOLDER}/{}", unit.name);
         let drop_ins = unit.drop_ins.keys().map(|name| format!("{path}.d/{name}.conf")).collect::<Vec<_>>();
-        let own = unit.content.is_some().then(|| path.clone());
+        let is_there = unit.content.is_some() || unit.state == Some(UnitState::Masked);
+        let own = is_there.then(|| path.clone());
         own.into_iter().chain(drop_ins).map(|path| (path, "unit", unit.place))
     });
     let hook_units =

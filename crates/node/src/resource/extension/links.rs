@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use bundle::{EXTENSION_LINKS_FOLDER, Extension, MASK, UnitName};
+use bundle::{EXTENSION_LINKS_FOLDER, Extension, MASK, UNIT_FOLDER, UnitName};
 use engine::{Condition, StepContext, StepError};
 use host::disk::{Disk, DiskError, Kind};
 use host::files;
@@ -58,11 +58,10 @@ pub(super) fn keep(node: &Node<'_>, record: &mut Record) -> Result<(), StepError
             };
             record.files.insert(place.clone(), FileRecord::of_link(before));
         }
-        let Some(known) = record.files.get_mut(&place).filter(|known| !known.links.contains(&target)) else { continue };
-        // Until the switch, the link is what an earlier plan of ours made it.
         let found = target_of(disk, &place).map_err(failed)?;
-        known.links.retain(|link| found.as_ref() == Some(link));
-        known.links.push(target);
+        if let Some(known) = record.files.get_mut(&place) {
+            known.will_lead(&target, found.as_deref());
+        }
     }
     Ok(())
 }
@@ -70,8 +69,10 @@ pub(super) fn keep(node: &Node<'_>, record: &mut Record) -> Result<(), StepError
 /// Links that an earlier bundle wanted, as a record of their own.
 fn obsolete(node: &Node<'_>, record: &Record, wanted: &BTreeMap<String, String>) -> Result<Record, StepError> {
     let mut obsolete = Record::default();
-    for (path, file) in record.files.iter().filter(|(path, file)| !file.links.is_empty() && !wanted.contains_key(*path))
-    {
+    // Masks of units are links, too, and not of this family.
+    let is_ours = |path: &str, file: &FileRecord| !file.links.is_empty() && !path.starts_with(UNIT_FOLDER);
+    let unwanted = |path: &String, file: &FileRecord| is_ours(path, file) && !wanted.contains_key(path);
+    for (path, file) in record.files.iter().filter(|(path, file)| unwanted(path, file)) {
         let now = record::compare(node.tools.disk, path, file).map_err(|error| disk_error(&error))?;
         if now == Now::Ours && node.bundle.file(path).is_none() {
             obsolete.files.insert(path.clone(), file.clone());

@@ -15,7 +15,6 @@ fn the_files_lie_where_the_seeds_say() {
             "/etc/nodestrap/keyrings/addons.asc",
             "/etc/systemd/system/k8s-node-bootstrap.service",
             "/etc/systemd/system/kubelet.service",
-            "/etc/systemd/system/locksmithd.service",
         ]
     );
     assert_eq!(bundle.gate.path, "/etc/kubernetes/kubelet.env");
@@ -202,7 +201,8 @@ fn releases_stay_texts_in_the_mappings() {
 #[test]
 fn locksmith_is_masked_and_stopped() {
     let bundle = rendered("tectonic-worker");
-    assert_eq!(unit(&bundle, "locksmithd.service"), "", "an empty file masks a unit");
+    let idle: Vec<(&str, Idleness)> = bundle.idle_units.iter().map(|unit| (&*unit.name, unit.idleness)).collect();
+    assert_eq!(idle, [("locksmithd.service", Idleness::Masked)]);
     assert!(!bundle.units.iter().any(|unit| unit.name == "locksmithd.service"));
     assert!(unit(&bundle, "k8s-node-bootstrap.service").contains("\nConflicts=locksmithd.service\n"));
 }

@@ -8,7 +8,10 @@ const EXTRAS: &str = r#"
   ntpServers: [time.example.com]
   proxy: {http: "http://proxy.example.com:3128"}
   fileAssets: [{path: /etc/example/secret, content: hidden, secret: true}]
-  units: [{name: example.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]
+  units:
+    - {name: example.service, content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}
+    - {name: update-engine.service, state: disabled}
+    - {name: of-the-image.service, state: masked}
   hooks: [{name: warm-up, slot: before-kubelet, unit: "ExecStart=/bin/true\n"}]
 "#;
 
@@ -19,7 +22,9 @@ fn files_units_and_hooks_of_the_users_and_the_system_below() {
         ("eksctl-ubuntu", "/etc/systemd/timesyncd.conf.d/90-nodestrap.conf"),
         ("tectonic-worker", "/etc/systemd/timesyncd.conf.d/90-nodestrap.conf"),
     ] {
-        let text = load_spec(case).replace("  proxy: {http: \"http://proxy.example.com:3128\"}\n", "");
+        let text = load_spec(case)
+            .replace("  layout: tectonic\n", "  layout: tectonic\n  tectonic: {upgradeOS: false}\n")
+            .replace("  proxy: {http: \"http://proxy.example.com:3128\"}\n", "");
         let bundle = render(&complete_text(&text.replacen("  join:", &format!("{EXTRAS}  join:"), 1)));
         let kubelet = bundle.join.kubelet_unit.clone();
         for path in [
@@ -31,6 +36,14 @@ fn files_units_and_hooks_of_the_users_and_the_system_below() {
             &format!("/etc/systemd/system/{kubelet}.d/10-proxy.conf"),
         ] {
             assert!(paths(&bundle).contains(&path), "{case}: {path}");
+        }
+        for (name, idleness) in
+            [("update-engine.service", Idleness::Disabled), ("of-the-image.service", Idleness::Masked)]
+        {
+            assert!(
+                bundle.idle_units.iter().any(|unit| unit.name == *name && unit.idleness == idleness),
+                "{case}: {name}"
+            );
         }
         let secret = bundle.files.iter().find(|file| file.path == "/etc/example/secret").unwrap();
         assert_eq!(secret.secrecy, Secrecy::Secret, "{case}");
