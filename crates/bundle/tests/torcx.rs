@@ -13,7 +13,11 @@ use bundle::torcx::{
     needed_lists, pick_version,
 };
 
-const FORMATS: [(&str, usize, fn(&Case) -> String); 10] = [
+/// What a case is read as.
+type Read = fn(&Case) -> String;
+
+/// Each with as many cases as there are at least.
+const FORMATS: [(&str, usize, Read); 10] = [
     ("kubernetes-version", 6, kubernetes_version),
     ("os-version", 4, os_version),
     ("runtime-mappings", 17, runtime_mappings),

@@ -73,8 +73,11 @@ struct Document {
 #[derive(Deserialize)]
 struct Versions {
     #[serde(default)]
-    k8s: Option<BTreeMap<String, Option<BTreeMap<String, Option<Vec<String>>>>>>,
+    k8s: Option<BTreeMap<String, Option<WrittenAddons>>>,
 }
+
+/// By addon; a key without a value is there, and says nothing.
+type WrittenAddons = BTreeMap<String, Option<Vec<String>>>;
 
 impl RuntimeMappings {
     pub fn parse(text: &str) -> Result<Self, MappingsError> {

@@ -51,7 +51,7 @@ pub enum NoVersion {
     )]
     NoList { addon: AddonName, release: OsVersion },
     #[error("the package list of release {release} of the operating system cannot be used")]
-    List { release: OsVersion, source: PackageListError },
+    List { release: OsVersion, source: Box<PackageListError> },
 }
 
 impl OsRelease {
@@ -104,7 +104,8 @@ pub fn pick_version(
     let mut images = BTreeMap::new();
     for release in std::iter::once(first).chain(others) {
         let found = list_of(release)?.find(addon, version);
-        let found = found.map_err(|source| NoVersion::List { release: (*release).clone(), source })?;
+        let found =
+            found.map_err(|source| NoVersion::List { release: (*release).clone(), source: Box::new(source) })?;
         images.extend(found.map(|image| ((*release).clone(), image)));
     }
     Ok(Pick::Chosen { addon: addon.clone(), version: version.clone(), images })
