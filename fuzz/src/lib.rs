@@ -106,6 +106,27 @@ pub fn node_files(data: &[u8]) {
     let _ = host::machine::parse_os_release(&text);
 }
 
+/// What others write for torcx, of every format: what is taken survives the way back.
+pub fn torcx(data: &[u8]) {
+    use bundle::torcx::{ImageManifest, KubeletEnv, PackageList, Profile, ProfileName, RuntimeMappings, Seal, UrlTemplate};
+    if let Ok(list) = PackageList::parse(data) {
+        let again = PackageList::parse(list.to_json().as_bytes()).expect("our own is read");
+        assert_eq!(again.packages.len(), list.packages.len(), "the way back");
+    }
+    if let Ok(profile) = Profile::parse(data) {
+        assert_eq!(Profile::parse(profile.to_json().as_bytes()).as_ref(), Ok(&profile), "the way back");
+    }
+    if let Ok(manifest) = ImageManifest::parse(data) {
+        assert_eq!(ImageManifest::parse(manifest.to_json().as_bytes()).as_ref(), Ok(&manifest), "the way back");
+    }
+    let text = String::from_utf8_lossy(data);
+    if let Ok(mappings) = RuntimeMappings::parse(&text) {
+        assert_eq!(RuntimeMappings::parse(&mappings.to_yaml()).as_ref(), Ok(&mappings), "the way back");
+    }
+    let _ = (KubeletEnv::parse(&text).map(|seed| seed.version()), ProfileName::parse_next(&text));
+    let _ = (Seal::parse(&text), UrlTemplate::parse(&text));
+}
+
 /// What a store says that it has.
 pub fn manifest(data: &[u8]) {
     let policy = Policy { now: None, minimum_serial: 0, unsigned: Unsigned::Allowed };

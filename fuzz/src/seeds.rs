@@ -44,6 +44,11 @@ pub fn seeds(repository: &Path) -> Seeds {
     for number in 0..64 {
         add("manifest", manifest(number).to_json().into_bytes());
     }
+    for kind in [".json", ".yaml", ".env", "input.txt"] {
+        for input in files_of(&repository.join("crates/bundle/tests/torcx"), kind) {
+            add("torcx", input);
+        }
+    }
     for archive in archives() {
         add("tar", archive);
     }

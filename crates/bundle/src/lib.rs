@@ -24,6 +24,7 @@ pub mod network;
 mod package;
 pub mod resource;
 mod stub;
+pub mod torcx;
 mod tree;
 mod user_data;
 mod values;

@@ -139,15 +139,20 @@ fn archives() {
     holds("tar", targets::tar);
 }
 
+#[test]
+fn what_others_write_for_torcx() {
+    holds("torcx", targets::torcx);
+}
+
 /// libFuzzer must run what is run here.
 #[test]
 fn every_target_is_a_program_for_the_fuzzer() {
     let manifest = support::text(repository().join("fuzz/Cargo.toml"));
-    for name in ["spec_text", "user_data", "bundle", "node_files", "manifest", "signature", "tar"] {
+    for name in ["spec_text", "user_data", "bundle", "node_files", "manifest", "signature", "tar", "torcx"] {
         assert!(manifest.contains(&format!("name = \"{name}\"")), "{name}");
         let program = support::text(repository().join(format!("fuzz/fuzz_targets/{name}.rs")));
         assert!(program.contains(&format!("fuzz::{name}(data)")), "{name}");
         assert!(support::text(repository().join("fuzz/run")).contains(name), "{name}");
     }
-    assert_eq!(std::fs::read_dir(repository().join("fuzz/fuzz_targets")).unwrap().count(), 7);
+    assert_eq!(std::fs::read_dir(repository().join("fuzz/fuzz_targets")).unwrap().count(), 8);
 }
