@@ -5,7 +5,7 @@ fn brings_every_file_with_its_mode_and_the_gate_last() {
     let sandbox = Sandbox::delivered();
     let before: BTreeSet<String> = sandbox.snapshot().into_keys().collect();
     let ran = sandbox.run("apply", &[]).expect(0);
-    assert!(ran.out.contains("11 of 20 steps done") && ran.out.contains("the gate is open"), "{}", ran.out);
+    assert!(ran.out.contains("11 of 21 steps done") && ran.out.contains("the gate is open"), "{}", ran.out);
     let after: BTreeSet<String> = sandbox.snapshot().into_keys().collect();
     let new_files: BTreeSet<String> =
         after.difference(&before).filter(|path| sandbox.path(path).is_file()).cloned().collect();
@@ -94,7 +94,7 @@ fn reports_for_programs() {
     let sandbox = Sandbox::delivered();
     let report = sandbox.run("apply", &["-o", "json"]).expect(0).json();
     assert_eq!(report["outcome"], "done");
-    assert_eq!(report["steps"].as_array().unwrap().len(), 20);
+    assert_eq!(report["steps"].as_array().unwrap().len(), 21);
     assert_eq!(report["plan"], sandbox.run("plan", &["-o", "json"]).expect(0).json()["digest"]);
     let again = agree_but_for_time(&sandbox);
     assert_eq!(again["outcome"], "nothingToDo");

@@ -74,11 +74,19 @@ fn while_the_kubelet_joins_and_after() {
     assert_eq!((&json["gate"], &json["lastRun"]["outcome"]), (&Value::from("open"), &Value::from("done")));
     let bundle: Value = serde_json::from_str(bundle()).unwrap();
     let place = |name: &str| bundle["bundle"]["join"][name].as_str().unwrap();
-    sandbox.write(place("clientCertificate"), "a certificate");
+    sandbox.write(place("clientCertificate"), PEM);
     // Whose it is, the kubeconfig says.
     at(&sandbox, 0, "joining", "is asking https://10.0.0.10:6443");
     sandbox.write(place("kubeconfig"), text(sandbox.path(place("bootstrapKubeconfig"))));
     at(&sandbox, 0, "joined", "has joined https://10.0.0.10:6443");
+
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut certificate = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    certificate.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let ended = certificate.self_signed(&key).unwrap().pem() + &key.serialize_pem();
+    sandbox.write(place("clientCertificate"), ended);
+    let json = at(&sandbox, 4, "joined", "has joined https://10.0.0.10:6443");
+    assert!(json["blocked"]["reason"].as_str().unwrap().contains("wrong clock or expired"), "{json}");
 }
 
 #[test]

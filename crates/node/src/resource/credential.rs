@@ -216,7 +216,7 @@ impl Deed<Node<'_>> for Action {
     fn describe(&self) -> String {
         match self {
             Self::SettleCredentials { kubeconfig, server } => format!("{kubeconfig}, if it is there, is for {server}"),
-            Self::SpendCredentials { unit } => format!("{unit}, if the kubelet has joined and they are still here"),
+            Self::SpendCredentials { unit } => format!("{unit}, if the kubelet has joined"),
         }
     }
 
