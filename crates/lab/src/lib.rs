@@ -49,6 +49,7 @@ mod signing;
 mod state;
 mod support;
 mod teardown;
+pub mod update_engine;
 mod wait;
 mod web;
 mod worker_spec;

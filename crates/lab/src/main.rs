@@ -94,6 +94,17 @@ enum Action {
     },
     #[command(hide = true)]
     KeepMetadata { node: String, instance: PathBuf },
+    /// Stand in for update_engine on a D-Bus, as a script says; runs on a node as well.
+    #[command(hide = true)]
+    UpdateEngine {
+        #[arg(long, default_value = "unix:path=/run/dbus/system_bus_socket")]
+        bus: String,
+        /// See the module `update_engine` of this crate.
+        #[arg(long, value_name = "FILE")]
+        script: PathBuf,
+        #[arg(long, value_name = "FOLDER", default_value = "/run/update-engine")]
+        state: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -141,7 +152,7 @@ fn main() -> ExitCode {
 }
 
 fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
-    if !matches!(command, Action::Prepare { .. } | Action::Status) {
+    if !matches!(command, Action::Prepare { .. } | Action::Status | Action::UpdateEngine { .. }) {
         lab::support().context("there can be no lab on this machine")?;
     }
     match command {
@@ -159,6 +170,11 @@ fn run(Arguments { name, command }: Arguments) -> Result<ExitCode> {
         Action::KeepRoutes => lab::keep_routes(&name)?,
         Action::KeepSite { site, transport } => lab::keep_site(&name, &site, transport)?,
         Action::KeepMetadata { node, instance } => lab::metadata::keep_metadata(&name, &node, &instance)?,
+        Action::UpdateEngine { bus, script, state } => {
+            lab::update_engine::keep_update_engine(&bus, &script, &state)?;
+            // Only its script ends it, and then like somebody who was killed: its unit restarts it, or not.
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
