@@ -13,6 +13,9 @@ pub struct Access {
     pub(crate) server: Uri,
     pub(crate) tls: ClientConfig,
     pub(crate) authorization: Option<HeaderValue>,
+    /// The same trust, and no certificate to show.
+    anonymous_tls: ClientConfig,
+    is_anonymous: bool,
 }
 
 /// How a client proves who it is.
@@ -39,6 +42,7 @@ impl Access {
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(error.to_string()))?
             .with_root_certificates(roots(authority).map_err(wrong)?);
+        let anonymous_tls = tls.clone().with_no_client_auth();
         let (tls, authorization) = match identity {
             Identity::Nobody => (tls.with_no_client_auth(), None),
             Identity::Token(token) => {
@@ -54,7 +58,15 @@ impl Access {
                 (tls.with_client_auth_cert(chain, key).map_err(|error| wrong(error.to_string()))?, None)
             }
         };
-        Ok(Self { server: address, tls, authorization })
+        let is_anonymous = matches!(identity, Identity::Nobody);
+        Ok(Self { server: address, tls, authorization, anonymous_tls, is_anonymous })
+    }
+
+    /// The way to the same server for somebody who does not say who they are; `None` if that is this one.
+    pub fn without_identity(&self) -> Option<Self> {
+        let (server, tls) = (self.server.clone(), self.anonymous_tls.clone());
+        let anonymous = Self { server, anonymous_tls: tls.clone(), tls, authorization: None, is_anonymous: true };
+        (!self.is_anonymous).then_some(anonymous)
     }
 
     /// Whether it is this server that is asked.

@@ -27,6 +27,7 @@ mod snaps;
 mod sysext;
 mod tree;
 mod units;
+mod update_engine;
 
 pub use clock::FakeClock;
 pub use crash::{Crash, CrashPoint, Fault, Moment, Repeat};
@@ -37,3 +38,4 @@ pub use promise::Promise;
 pub use snaps::FakeSnaps;
 pub use sysext::fake_sysext;
 pub use units::FakeUnits;
+pub use update_engine::{FakeUpdateEngine, Finds};

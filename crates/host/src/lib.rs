@@ -1,6 +1,6 @@
 //! The only room that touches the machine.
 //!
-//! Small traits of domain verbs ([`Disk`], [`Units`], [`Snaps`], [`Machine`]), each with a Linux and a fake implementation; the
+//! Small traits of domain verbs ([`Disk`], [`Units`], [`Snaps`], [`UpdateEngine`], [`Machine`]), each with a Linux and a fake implementation; the
 //! durable-write protocol in [`files`] is written once, above [`Disk`], so that the fake exercises the real thing.
 //!
 //! In: verbs with paths, unit names and bytes as values. Out: effects on one machine, or on one folder that stands for
@@ -9,6 +9,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the room where these effects live")]
 
+mod bus;
 pub mod disk;
 pub mod doubt;
 pub mod fake;
@@ -18,9 +19,11 @@ mod mounts;
 pub mod packages;
 pub mod snaps;
 pub mod units;
+pub mod update_engine;
 pub mod volumes;
 
 pub use disk::Disk;
 pub use machine::Machine;
 pub use snaps::Snaps;
 pub use units::Units;
+pub use update_engine::UpdateEngine;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use log::quote_last_lines;
 pub use stand_in::StandInUnits;
 pub(crate) use stand_in::{disable_on_disk, enable_on_disk, find, is_enabled};
-pub use systemd::{SYSTEM_BUS_ADDRESS, SystemdUnits};
+pub use systemd::SystemdUnits;
 pub use transient::Transient;
 
 /// The full name of a unit, for example `kubelet.service`.

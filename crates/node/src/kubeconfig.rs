@@ -1,6 +1,7 @@
 //! Reads a kubeconfig of this node: the one it joins with, or the one that its kubelet wrote.
 //!
-//! In: a disk and a path. Out: an [`Access`] for the current context. What only people's kubeconfigs have (several contexts to
+//! In: a disk and a path. Out: an [`Access`] for the current context. Who names neither a current context nor its one context means
+//! that one, as in the kubeconfigs of Tectonic and bootkube: both names are empty, as client-go has it. What only people's kubeconfigs have (several contexts to
 //! choose from, proxies, trust in everybody) is either beside the point or refused.
 
 use std::path::Path;
@@ -30,6 +31,9 @@ pub fn read_access(disk: &dyn Disk, path: &str) -> Result<Access, KubeconfigErro
     let bytes = reader.file(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| reader.unusable("it is no text"))?;
     let config: Config = bundle::read_yaml(text).ok_or_else(|| reader.unusable("it is no YAML of a kubeconfig"))?;
+    if config.current_context.is_empty() && !config.contexts.iter().any(|context| context.name.is_empty()) {
+        return Err(reader.unusable("it does not say which of its contexts is the current one"));
+    }
     let context = reader.named(config.contexts, &config.current_context, "context")?.context;
     let cluster = reader.named(config.clusters, &context.cluster, "cluster")?.cluster;
     let user = reader.named(config.users, &context.user, "user")?.user;
@@ -92,6 +96,7 @@ struct Config {
 
 #[derive(Deserialize)]
 struct NamedContext {
+    #[serde(default)]
     name: String,
     context: Context,
 }
@@ -257,6 +262,48 @@ mod tests {
         assert!(read("{token: 123456.1234567890123456}", &[]).is_ok());
         assert!(read("{tokenFile: token}", &[("/var/lib/kubelet/token", "abc\n")]).is_ok());
         assert!(refusal("{tokenFile: token}").contains("\"token\" is not there yet"));
+    }
+
+    /// As Tectonic's installer wrote it.
+    fn unnamed_context(context: &str, current: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: tectonic\n  cluster:\n    server: https://10.0.0.1:443\n    \
+             certificate-authority-data: Y2E=\nusers:\n- name: kubelet\n  user: {{token: s3cret}}\ncontexts:\n\
+             {context}{current}"
+        )
+    }
+
+    #[test]
+    fn a_kubeconfig_that_names_no_context_has_one_and_that_is_current() {
+        let unnamed = "- context: {cluster: tectonic, user: kubelet}\n";
+        let destination = |context: &str, current: &str| {
+            let text = unnamed_context(context, current);
+            let found = parse_destination(&text, |_| None).map(|found| found.server);
+            assert_eq!(names_a_server(&text), found.is_some());
+            found
+        };
+        let server = Some("https://10.0.0.1:443".to_owned());
+        assert_eq!(destination(unnamed, ""), server);
+        assert_eq!(destination(unnamed, "current-context: ''\n"), server);
+        assert_eq!(destination("- name: ''\n  context: {cluster: tectonic, user: kubelet}\n", ""), server);
+        // Of several, the one without a name is meant, as client-go has it.
+        let other = "- {name: other, context: {cluster: other, user: kubelet}}\n";
+        assert_eq!(destination(&format!("{other}{unnamed}"), ""), server);
+        assert_eq!(destination(unnamed, "current-context: other\n"), None);
+
+        let disk = FakeDisk::new();
+        disk.make_folder(Path::new("/etc/kubernetes"), 0o755).unwrap();
+        let read = |path: &str, text: String| {
+            let text = text.replace("    certificate-authority-data: Y2E=\n", "");
+            disk.create(Path::new(path), 0o600, text.as_bytes()).unwrap();
+            read_access(&disk, path)
+        };
+        let access = read("/etc/kubernetes/kubeconfig", unnamed_context(unnamed, "")).unwrap();
+        assert!(access.is_for("https://10.0.0.1:443"));
+        // One that has a name is not meant by nobody's name.
+        let named = "- {name: tectonic, context: {cluster: tectonic, user: kubelet}}\n";
+        let error = read("/etc/kubernetes/named", unnamed_context(named, "")).err().unwrap().to_string();
+        assert!(error.contains("does not say which of its contexts is the current one"), "{error}");
     }
 
     #[test]

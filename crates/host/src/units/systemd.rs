@@ -20,10 +20,9 @@ use super::proxies::{JobRemovedStream, ManagerProxy, TimeDateProxy, UnitProxy};
 use super::synchronize::synchronize;
 use super::transient::{END_INTERVAL, Transient};
 use super::{ActiveState, JobResult, UnitError, UnitName, UnitState, Units};
+use crate::bus::{SYSTEM_BUS_ADDRESS, is_trouble, plain_source, wait};
 use crate::machine::{JOURNAL_SOCKET, LinuxClock, say_for_unit};
 
-/// Where every distribution puts the system bus. The environment is not asked: it is not ours to trust.
-pub const SYSTEM_BUS_ADDRESS: &str = "unix:path=/run/dbus/system_bus_socket";
 /// For calls that start nothing: systemd answers in milliseconds, and in seconds while it reloads.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// timedated is started by its first question.
@@ -38,6 +37,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// What becomes of a unit that is asked to do its work anew.
 const RELOAD: &str = "reload";
 const SERVICE: &str = "org.freedesktop.systemd1";
+const THREAD: &str = "systemd-bus";
 
 pub struct SystemdUnits {
     address: String,
@@ -102,12 +102,12 @@ impl SystemdUnits {
         let Some(runtime) = bus.runtime.as_ref() else {
             return Err(bus_error(&self.address, std::io::Error::other("closed")));
         };
-        match wait(runtime, left, talk).map_err(|source| bus_error(&self.address, source))? {
+        match wait(runtime, THREAD, left, talk).map_err(|source| bus_error(&self.address, source))? {
             None => Err(UnitError::Deadline { operation, what: what.to_owned(), waited: deadline }),
             Some(Ok(value)) => Ok(value),
             Some(Err(Failure::Unit(error))) => Err(error),
             Some(Err(Failure::Bus(error))) => {
-                if is_bus_trouble(&error) {
+                if is_trouble(&error) {
                     self.forget(&bus);
                 }
                 Err(name_error(operation, what, &self.address, error))
@@ -172,7 +172,7 @@ impl Bus {
             manager.subscribe().await?;
             Ok::<_, zbus::Error>((connection, manager))
         };
-        match wait(&runtime, deadline, connect).map_err(failed)? {
+        match wait(&runtime, THREAD, deadline, connect).map_err(failed)? {
             Some(Ok((connection, manager))) => Ok(Self { connection, manager, runtime: Some(runtime) }),
             Some(Err(error)) => Err(UnitError::Bus { address: address.to_owned(), source: plain_source(error) }),
             None => {
@@ -190,22 +190,6 @@ impl Drop for Bus {
             runtime.shutdown_background();
         }
     }
-}
-
-/// Runs the future on a thread of its own, since the caller's thread may belong to a runtime, where blocking panics.
-/// `None` when the deadline passed.
-fn wait<T: Send>(
-    runtime: &Runtime,
-    deadline: Duration,
-    future: impl Future<Output = T> + Send,
-) -> std::io::Result<Option<T>> {
-    std::thread::scope(|scope| {
-        let bounded = async { tokio::time::timeout(deadline, future).await.ok() };
-        let thread = std::thread::Builder::new()
-            .name("systemd-bus".to_owned())
-            .spawn_scoped(scope, || runtime.block_on(bounded))?;
-        thread.join().or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 impl Units for SystemdUnits {
@@ -550,40 +534,15 @@ fn is_masked(error: &zbus::Error) -> bool {
     matches!(error, zbus::Error::MethodError(name, _, _) if name.as_str() == "org.freedesktop.systemd1.UnitMasked")
 }
 
-fn is_bus_trouble(error: &zbus::Error) -> bool {
-    match error {
-        zbus::Error::InputOutput(_) | zbus::Error::Connection(..) | zbus::Error::Handshake(_) => true,
-        zbus::Error::FDO(error) => matches!(
-            **error,
-            fdo::Error::ServiceUnknown(_)
-                | fdo::Error::NameHasNoOwner(_)
-                | fdo::Error::NoReply(_)
-                | fdo::Error::NoServer(_)
-                | fdo::Error::Disconnected(_)
-        ),
-        _ => false,
-    }
-}
-
 fn name_error(operation: &'static str, what: &str, address: &str, error: zbus::Error) -> UnitError {
     if is_no_such_unit(&error) {
         UnitError::NotFound { unit: what.to_owned() }
     } else if is_masked(&error) {
         UnitError::Masked { unit: what.to_owned() }
-    } else if is_bus_trouble(&error) {
+    } else if is_trouble(&error) {
         UnitError::Bus { address: address.to_owned(), source: plain_source(error) }
     } else {
         UnitError::Call { operation, what: what.to_owned(), source: plain_source(error) }
-    }
-}
-
-/// zbus repeats the cause in its own words and names the address again; the chain shall say each thing once.
-fn plain_source(error: zbus::Error) -> Box<dyn std::error::Error + Send + Sync> {
-    match error {
-        zbus::Error::InputOutput(io) | zbus::Error::Connection(io, _) => {
-            Box::new(std::io::Error::new(io.kind(), io.to_string()))
-        }
-        other => Box::new(other),
     }
 }
 
