@@ -108,7 +108,9 @@ pub fn node_files(data: &[u8]) {
 
 /// What others write for torcx, of every format: what is taken survives the way back.
 pub fn torcx(data: &[u8]) {
-    use bundle::torcx::{ImageManifest, KubeletEnv, PackageList, Profile, ProfileName, RuntimeMappings, Seal, UrlTemplate};
+    use bundle::torcx::{
+        ImageManifest, KubeletEnv, PackageList, Profile, ProfileName, RuntimeMappings, Seal, UrlTemplate,
+    };
     if let Ok(list) = PackageList::parse(data) {
         let again = PackageList::parse(list.to_json().as_bytes()).expect("our own is read");
         assert_eq!(again.packages.len(), list.packages.len(), "the way back");

@@ -107,6 +107,9 @@ fn validate_trees(bundle: &Bundle, files: &[&File]) -> Result<(), BundleError> {
 /// What becomes a word of a command line is a name and nothing else.
 fn validate_packages(bundle: &Bundle) -> Result<(), BundleError> {
     if let Some(packages) = &bundle.packages {
+        if packages.packages.is_empty() {
+            return Err(BundleError::NoPackages);
+        }
         let mut previous = "";
         for package in &packages.packages {
             let refuse = |problem| Err(BundleError::Package { name: package.name.clone(), problem });

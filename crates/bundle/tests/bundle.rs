@@ -498,6 +498,23 @@ fn settings_of_the_webhook_are_kept_as_a_secret_and_read_back() {
     }
 }
 
+/// A plan has steps for them as soon as there are any.
+#[test]
+fn packages_without_one_package_are_refused() {
+    let mut bundle = generator::bundle_with(0, Sources::Any);
+    for seed in 1..1000 {
+        if bundle.packages.is_some() {
+            break;
+        }
+        bundle = generator::bundle_with(seed, Sources::Any);
+    }
+    assert!(bundle.validate().is_ok());
+    bundle.packages.as_mut().unwrap().packages.clear();
+    bundle.runtime.source = bundle::RuntimeSource::Preinstalled;
+    let error = bundle.validate().unwrap_err();
+    assert!(error.to_string().contains("packages"), "{error}");
+}
+
 fn bundles() -> impl Strategy<Value = Bundle> {
     any::<u64>().prop_map(|seed| generator::bundle_with(seed, Sources::Any))
 }

@@ -88,6 +88,7 @@ impl NodeHost {
             committed_before: past.committed,
             last_believed: past.last_believed,
             files_are_as_planned: AtomicBool::new(false),
+            lists_are_new: AtomicBool::new(false),
             staged: Mutex::new(None),
             proved: Mutex::default(),
             proved_extensions: Mutex::default(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bundle::{AbsolutePath, Bundle, File};
-use engine::{ErrorClass, Report, RunOutcome};
+use engine::{Condition, ErrorClass, Report, RunOutcome};
 use host::disk::Disk as _;
 use host::fake::{Crash, FakePackage, Fault, Moment, Repeat};
 use host::packages::dpkg::{self, STATUS_PATH};
@@ -16,6 +16,7 @@ use node::ResetOptions;
 use support::{FakeNode, GATE, clock, expect_converged, surroundings};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
+const TRANSACTION: &str = "/var/lib/nodestrap/packages.json";
 const SOURCE: &str = "/etc/apt/sources.list.d/nodestrap-lab.sources";
 /// Of the image, and needed by nobody else.
 const IMAGE: &str = "Package: base\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\nDepends: libc\n\n\
@@ -149,6 +150,70 @@ fn a_repository_that_is_down_leaves_a_running_node_as_it_is() {
     assert_eq!(node.tree(), tree);
 }
 
+/// Killed when all was downloaded, and nothing installed.
+fn downloaded(bundle: &Bundle) -> FakeNode {
+    for at in 1..500 {
+        let node = machine(bundle);
+        node.disk.crash_point().crash_at(at, Moment::Before);
+        let _ = node.apply(bundle, at);
+        let wreck = node.after(Crash::ProcessKill, at);
+        if wreck.disk.stat(Path::new(TRANSACTION)).expect("readable").is_some() {
+            return wreck;
+        }
+    }
+    panic!("nothing is ever downloaded");
+}
+
+#[test]
+fn a_dependency_that_was_updated_since_the_download_is_downloaded_again() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = downloaded(&bundle);
+    node.units.repository(|repository| {
+        repository.add("runc", "1.5.3-1", package(&[], &["/usr/sbin/runc"], &[]));
+    });
+    apply(&node, &bundle, "apt takes the newer one");
+    assert_eq!(installed(&node)["runc"], "1.5.3-1 Installed");
+}
+
+#[test]
+fn an_archive_that_is_damaged_is_downloaded_again() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = downloaded(&bundle);
+    put(&node, "/var/cache/nodestrap-packages/runc_1.5.2-1_amd64.deb", "");
+    apply(&node, &bundle, "apt does not take it");
+    assert_eq!(installed(&node)["runc"], "1.5.2-1 Installed");
+}
+
+/// Whose advice it shows, and how often all lists were asked for.
+fn fail(node: &FakeNode, bundle: &Bundle) -> (ErrorClass, String, usize) {
+    let report = node.apply(bundle, 0).expect("it runs");
+    let RunOutcome::Failed { class, message, advice, .. } = &report.outcome else { panic!("{:?}", report.outcome) };
+    assert!(!node.gate_is_open());
+    let all_lists = |command: &Vec<String>| {
+        command[1] == "update" && !command.iter().any(|word| word.starts_with("Dir::Etc::sourcelist"))
+    };
+    let asked = node.units.commands().iter().filter(|command| all_lists(command)).count();
+    (*class, format!("{message}\n{}", advice.as_deref().unwrap_or_default()), asked)
+}
+
+#[test]
+fn a_version_that_no_repository_has_is_for_people_to_mend() {
+    let bundle = bundle("1.36.3-9.9");
+    let node = machine(&bundle);
+    let (class, text, asked) = fail(&node, &bundle);
+    assert_eq!((class, asked), (ErrorClass::NeedsOperator, 1), "{text}");
+    assert!(text.contains("no repository has"), "{text}");
+}
+
+#[test]
+fn a_repository_that_nobody_signed_for_is_for_people_to_mend() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    node.units.repository(|repository| repository.is_unsigned = true);
+    let (class, text, _) = fail(&node, &bundle);
+    assert!(class == ErrorClass::NeedsOperator && text.contains("signed"), "{class:?} {text}");
+}
+
 #[test]
 fn another_version_restarts_its_readers_and_nobody_else() {
     let (old, new) = (bundle("1.36.3-1.1"), bundle("1.36.3-1.2"));
@@ -211,6 +276,101 @@ fn a_reset_leaves_packages_and_holds_as_they_were() {
     }
 }
 
+/// A prerequisite and a program that the image has in older versions than the repository.
+fn image_with_older_packages(bundle: &Bundle) -> FakeNode {
+    let node = machine(bundle);
+    node.units.repository(|repository| {
+        for version in ["1:1.8-1", "1:1.8-3"] {
+            repository.add("iptables", version, package(&["libnftnl"], &["/usr/sbin/iptables"], &[]));
+        }
+        repository.add("kubectl", "1.36.3-1.3", package(&[], &["/usr/bin/kubectl"], &[]));
+    });
+    let stanza = |name: &str, version: &str| {
+        format!("Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n\n")
+    };
+    let older = [stanza("iptables", "1:1.8-1"), stanza("kubectl", "1.36.3-1.1"), stanza("libnftnl", "1.2-1")];
+    put(&node, STATUS_PATH, &[IMAGE.to_owned(), older.concat()].concat());
+    for program in ["/usr/sbin/iptables", "/usr/bin/kubectl"] {
+        host::files::write_durable(&node.disk.uncounted(), Path::new(program), 0o755, b"program", None)
+            .expect("written");
+    }
+    node
+}
+
+/// As somebody does it by hand: from one state of a package to another.
+fn change(node: &FakeNode, name: &str, from: &str, to: &str) {
+    let text = node.disk.read(Path::new(STATUS_PATH), 1 << 20).expect("readable").expect("there");
+    let text = String::from_utf8(text).expect("text");
+    let stanzas = text.split_inclusive("\n\n").map(|stanza| match stanza.contains(&format!("Package: {name}\n")) {
+        true => stanza.replace(from, to),
+        false => stanza.to_owned(),
+    });
+    put(node, STATUS_PATH, &stanzas.collect::<String>());
+}
+
+#[test]
+fn what_the_host_needs_and_has_is_left_in_its_version() {
+    let bundle = bundle("1.36.3-1.2");
+    let node = image_with_older_packages(&bundle);
+    apply(&node, &bundle, "first boot");
+    assert_eq!(installed(&node)["iptables"], "1:1.8-1 Installed");
+    assert_eq!(installed(&node)["kubectl"], "1.36.3-1.2 Installed, held");
+}
+
+#[test]
+fn a_reset_leaves_what_somebody_else_has_raised_or_held_since() {
+    let bundle = bundle("1.36.3-1.2");
+    let node = image_with_older_packages(&bundle);
+    apply(&node, &bundle, "first boot");
+    change(&node, "iptables", "1:1.8-1", "1:1.8-3");
+    change(&node, "iptables", "install ok", "hold ok");
+    change(&node, "kubectl", "1.36.3-1.2", "1.36.3-1.3");
+    reset(&node, &bundle, "reset");
+    assert_eq!(installed(&node)["iptables"], "1:1.8-3 Installed, held");
+    assert_eq!(installed(&node)["kubectl"], "1.36.3-1.3 Installed", "its hold was ours");
+}
+
+#[test]
+fn a_reset_gives_back_the_version_that_ours_has_replaced() {
+    let bundle = bundle("1.36.3-1.2");
+    let node = image_with_older_packages(&bundle);
+    change(&node, "kubectl", "install ok", "hold ok");
+    let before = installed(&node);
+    apply(&node, &bundle, "first boot");
+    reset(&node, &bundle, "reset");
+    assert_eq!(installed(&node), before);
+}
+
+#[test]
+fn the_configuration_of_a_package_that_was_removed_and_not_purged_stays_after_a_reset() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    let removed = "Package: containerd\nStatus: deinstall ok config-files\nArchitecture: amd64\nVersion: 2.4.1-1\n\n";
+    put(&node, STATUS_PATH, &[IMAGE, removed].concat());
+    put(&node, CONFIG, "as its owner likes it");
+    let before: Vec<String> = installed(&node).into_keys().collect();
+    apply(&node, &bundle, "first boot");
+    reset(&node, &bundle, "reset");
+    let after = installed(&node);
+    assert_eq!(after.keys().cloned().collect::<Vec<_>>(), before);
+    assert!(after["containerd"].ends_with("ConfigFiles"), "{after:?}");
+    let config = node.disk.read(Path::new(CONFIG), 1 << 20).expect("readable").expect("there");
+    assert_eq!(config, b"as its owner likes it");
+}
+
+#[test]
+fn a_reset_asks_repositories_by_the_proxy_of_the_bundle() {
+    let mut bundle = bundle("1.36.3-1.2");
+    let proxy = ("https_proxy".to_owned(), "http://proxy.example:3128".to_owned());
+    bundle.packages.as_mut().expect("there are some").environment.extend([proxy.clone()]);
+    let node = image_with_older_packages(&bundle);
+    apply(&node, &bundle, "first boot");
+    reset(&node, &bundle, "reset");
+    let asked = node.units.transients();
+    let last = asked.iter().rfind(|one| one.command[1] == "update").expect("lists are asked for");
+    assert!(last.environment.contains_key("https_proxy"), "{last:?}");
+}
+
 #[test]
 fn what_others_need_by_then_stays() {
     let bundle = bundle("1.36.3-1.1");
@@ -259,7 +419,46 @@ fn no_command_line_has_more_than_it_needs_and_no_shell() {
     for command in node.units.commands() {
         let program = command[0].as_str();
         assert!(["/usr/bin/apt-get", "/usr/bin/apt-mark", "/usr/bin/dpkg"].contains(&program), "{command:?}");
+        // A proxy, a password or a path of somebody's is for files and the environment.
+        let is_known = |word: &String| {
+            let (name, _) = word.split_once('=').unwrap_or((word, ""));
+            let known =
+                ["Dir::Etc::sourcelist", "Dir::Etc::sourceparts", "Dir::Cache::archives", "DPkg::Lock::Timeout"];
+            let is_option = known.contains(&name) || name.starts_with("APT::") || name.starts_with("DPkg::");
+            let verbs = ["update", "install", "hold"];
+            is_option
+                || verbs.contains(&name)
+                || name.starts_with('-')
+                || bundle.packages.as_ref().is_some_and(|all| all.find(name).is_some())
+        };
+        assert!(command[1..].iter().all(is_known), "{command:?}");
     }
+}
+
+#[test]
+fn whoever_asks_rpm_waits_for_nobody_and_leaves_no_answer_behind() {
+    let components = "  os: rhel\n  source: package\n  components: {containerd: {version: 2.4.2-1}}\n";
+    let bundle = support::render("", components);
+    let node = machine(&bundle);
+    let drift = node::verify(&node.host(), &bundle, &clock()).expect("looked at").drift;
+    assert!(drift.iter().any(|one| one.subject == "package kubelet" && one.found == "nothing"), "{drift:?}");
+    for asked in node.units.transients() {
+        assert_eq!(asked.command[..2], ["/usr/bin/rpm", "-qa"]);
+        assert_ne!(asked.unit.0, "nodestrap-packages.service", "an installation may be at work");
+        assert!(node.disk.stat(&asked.output).expect("readable").is_none(), "{:?} is left", asked.output);
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_ask_rpm_does_not_say_that_nothing_goes() {
+    let brought = bundle("1.36.3-1.1");
+    let node = machine(&brought);
+    apply(&node, &brought, "a node with packages");
+    let without = support::render("", "  os: rhel\n");
+    let (facts, plan) = node::prepare(&node.host(), &without).expect("a plan");
+    let previews = node::preview(&node.host(), &without, &facts, &plan, &clock()).expect("a look");
+    let remove = previews.iter().find(|preview| preview.step.0 == "remove-packages").expect("a step");
+    assert!(matches!(&remove.condition, Ok(Condition::Needed(why)) if why.contains("rpm")), "{:?}", remove.condition);
 }
 
 /// Where two machines differ, for people who look why.
@@ -318,7 +517,32 @@ fn a_reset_after_a_crash_at_any_effect_leaves_the_packages_of_the_image() {
             let wreck = node.after(crash, at);
             reset(&wreck, &bundle, &case);
             assert_eq!(installed(&wreck), image, "{case}");
+            for path in ["/var/cache/nodestrap-packages", "/var/lib/nodestrap", SOURCE] {
+                assert!(wreck.disk.stat(Path::new(path)).expect("readable").is_none(), "{case}: {path} is left");
+            }
         }
+    }
+}
+
+/// A package brings a configuration before ours takes its place: a crash in between must not make every later edit ours.
+#[test]
+fn an_edit_after_a_crash_at_any_effect_is_not_taken_for_ours() {
+    let bundle = bundle("1.36.3-1.1");
+    let clean = machine(&bundle);
+    let before = clean.disk.operations();
+    apply(&clean, &bundle, "clean");
+    for at in 1..=clean.disk.operations() - before {
+        let node = machine(&bundle);
+        node.disk.crash_point().crash_at(at, Moment::Before);
+        let _ = node.apply(&bundle, at);
+        let wreck = node.after(Crash::ProcessKill, at);
+        apply(&wreck, &bundle, &format!("after effect {at}"));
+        put(&wreck, CONFIG, "as somebody likes it better");
+        let (clock, options) = (clock(), ResetOptions::default());
+        let (report, _) =
+            node::reset(&wreck.host(), Some(&bundle), options, &surroundings(&clock, 0)).expect("it runs");
+        let outcome = report.expect("it ran").outcome;
+        assert!(matches!(outcome, RunOutcome::Failed { .. }), "after effect {at}: {outcome:?}");
     }
 }
 

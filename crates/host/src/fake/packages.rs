@@ -14,6 +14,8 @@ pub struct FakeRepository {
     packages: BTreeMap<(String, String), FakePackage>,
     /// Nobody answers.
     pub is_down: bool,
+    /// Signed by a key that nobody has been told of.
+    pub is_unsigned: bool,
 }
 
 #[derive(Clone, Default)]
@@ -38,7 +40,7 @@ impl FakeRepository {
     }
 
     /// What a command does, one by one; `Err`: it fails, with these words.
-    pub(super) fn plan(&self, command: &[String], disk: &FakeDisk) -> Result<Vec<Operation>, String> {
+    pub(super) fn plan(&self, command: &[String], output: &Path, disk: &FakeDisk) -> Result<Vec<Operation>, String> {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let status = load(disk).map_err(|error| error.to_string())?;
         let has = |word: &str| words.contains(&word);
@@ -50,25 +52,32 @@ impl FakeRepository {
             "/usr/bin/apt-get" if has("--download-only") => self.download(&words, &status),
             "/usr/bin/apt-get" => self.install(&words, &status, disk),
             "/usr/bin/dpkg" if has("--configure") => Ok(self.configure(&status)),
-            "/usr/bin/dpkg" if has("--purge") => self.purge(&words, &status),
+            "/usr/bin/dpkg" if has("--purge") => self.remove(&words, &status, Configuration::Goes),
+            "/usr/bin/dpkg" if has("--remove") => self.remove(&words, &status, Configuration::Stays),
             "/usr/bin/apt-mark" => Ok(vec![mark(&words)]),
+            // Of all that rpm and dnf do, this one thing.
+            "/usr/bin/rpm" if has("-qa") => Ok(vec![list(&status, output)]),
             other => Err(format!("no such program: {other}")),
         }
     }
 
     fn reach(&self) -> Result<(), String> {
-        match self.is_down {
-            true => Err("E: Failed to fetch".to_owned()),
-            false => Ok(()),
+        match () {
+            () if self.is_down => Err("E: Failed to fetch".to_owned()),
+            () if self.is_unsigned => Err("E: The repository 'https://packages' is not signed.".to_owned()),
+            () => Ok(()),
         }
     }
 
-    /// With all that it depends on and is not there, dependencies first.
+    /// With all that it depends on and is not there, dependencies first. What is named without a version becomes the newest.
     fn transaction(&self, words: &[&str], status: &Status) -> Result<Vec<(String, String)>, String> {
         let mut order = Vec::new();
         for word in wanted(words) {
-            let (name, version) = word.split_once('=').map_or((word, None), |(name, version)| (name, Some(version)));
-            self.require(name, version, status, &mut order)?;
+            let (name, version) = match word.split_once('=') {
+                Some((name, version)) => (name, Some(version.to_owned())),
+                None => (word, self.newest(word)),
+            };
+            self.require(name, version.as_deref(), status, &mut order)?;
         }
         Ok(order)
     }
@@ -101,7 +110,7 @@ impl FakeRepository {
         let folder = archives(words)?;
         let operation = |(name, version): (String, String)| -> Operation {
             let path = format!("{folder}/{name}_{}_amd64.deb", version.replace(':', "%3a"));
-            Box::new(move |disk| write(disk, &path, 0o644, "an archive"))
+            Box::new(move |disk| write(disk, &path, 0o644, ARCHIVE))
         };
         Ok(self.transaction(words, status)?.into_iter().map(operation).collect())
     }
@@ -112,8 +121,9 @@ impl FakeRepository {
             let folder = archives(words)?;
             for (name, version) in &order {
                 let path = format!("{folder}/{name}_{}_amd64.deb", version.replace(':', "%3a"));
-                if !matches!(disk.stat(Path::new(&path)), Ok(Some(_))) {
-                    return Err(format!("E: Unable to fetch {path}"));
+                let found = disk.read(Path::new(&path), 1024).map_err(|error| error.to_string())?;
+                if found.is_none_or(|found| found != ARCHIVE.as_bytes()) {
+                    return Err("E: Unable to fetch some archives".to_owned());
                 }
             }
         } else {
@@ -145,7 +155,7 @@ impl FakeRepository {
         cut_off.map(operation).collect()
     }
 
-    fn purge(&self, words: &[&str], status: &Status) -> Result<Vec<Operation>, String> {
+    fn remove(&self, words: &[&str], status: &Status, configuration: Configuration) -> Result<Vec<Operation>, String> {
         let names: BTreeSet<String> = wanted(words).map(str::to_owned).collect();
         if let Some(needed) = status.needed_by_others(&names).first() {
             return Err(format!("dpkg: dependency problems prevent removal of {needed}"));
@@ -157,15 +167,27 @@ impl FakeRepository {
                 return Err(format!("dpkg: package {name} is on hold"));
             }
             let brought = self.packages.get(&(name.clone(), package.version.clone())).cloned().unwrap_or_default();
+            let version = package.version.clone();
             operations.push(Box::new(move |disk| {
-                for path in brought.files.keys().chain(brought.conffiles.keys()) {
-                    disk.remove(Path::new(path))?;
+                brought.files.keys().try_for_each(|path| disk.remove(Path::new(path)).map(drop))?;
+                if configuration == Configuration::Stays {
+                    return set(disk, &name, Some((&version, "config-files")), &[]);
                 }
+                brought.conffiles.keys().try_for_each(|path| disk.remove(Path::new(path)).map(drop))?;
                 set(disk, &name, None, &[])
             }));
         }
         Ok(operations)
     }
+}
+
+/// What is in every archive that came through whole.
+const ARCHIVE: &str = "an archive";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Configuration {
+    Goes,
+    Stays,
 }
 
 fn unpack(disk: &FakeDisk, package: &FakePackage) -> Result<(), DiskError> {
@@ -198,6 +220,15 @@ fn wanted<'w>(words: &'w [&str]) -> impl Iterator<Item = &'w str> {
 fn archives(words: &[&str]) -> Result<String, String> {
     let folder = words.iter().find_map(|word| word.strip_prefix("Dir::Cache::archives="));
     folder.map(str::to_owned).ok_or_else(|| "no folder for archives".to_owned())
+}
+
+/// As rpm is told to print it.
+fn list(status: &Status, output: &Path) -> Operation {
+    let line = |(name, package): (&String, &crate::packages::Package)| {
+        format!("P\t{name}\t0:{}\t{}\t1\n", package.version, package.architecture)
+    };
+    let (text, output) = (status.packages.iter().map(line).collect::<String>(), output.to_owned());
+    Box::new(move |disk| disk.append(&output, text.as_bytes()))
 }
 
 fn mark(words: &[&str]) -> Operation {

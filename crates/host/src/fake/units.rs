@@ -52,8 +52,8 @@ struct State {
     output: Output,
     /// What a package manager of this machine can install.
     repository: FakeRepository,
-    /// Every command that was run, over all boots.
-    commands: Vec<Vec<String>>,
+    /// Every program that was run as a unit of its own, over all boots.
+    transients: Vec<Transient>,
     /// What systemd-sysext has laid over `/usr`.
     merged: Merged,
     /// What the time client of this boot says.
@@ -135,7 +135,12 @@ impl FakeUnits {
 
     /// Every command that was run as a unit of its own, over all boots.
     pub fn commands(&self) -> Vec<Vec<String>> {
-        self.with(|state| state.commands.clone())
+        self.transients().into_iter().map(|transient| transient.command).collect()
+    }
+
+    /// The same with all that else it was given.
+    pub fn transients(&self) -> Vec<Transient> {
+        self.with(|state| state.transients.clone())
     }
 
     /// What was written into the log of the machine in the name of a unit.
@@ -382,11 +387,11 @@ impl Units for FakeUnits {
         };
         let broken = |source: DiskError| UnitError::Call { operation, what: name.clone(), source: source.into() };
         self.change(operation, &name, |_, state| {
-            state.commands.push(transient.command.clone());
+            state.transients.push(transient.clone());
             Ok(())
         })?;
         let disk = self.disk.uncounted();
-        let planned = self.with(|state| state.repository.plan(&transient.command, &disk));
+        let planned = self.with(|state| state.repository.plan(&transient.command, &transient.output, &disk));
         let operations = match planned {
             Ok(operations) => operations,
             Err(words) => {

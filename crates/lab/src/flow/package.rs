@@ -57,13 +57,24 @@ impl PackageSite {
 
     /// Of a worker that gets all its programs from here.
     pub fn spec(&self, lab: &Lab, patch: Patch) -> Result<WorkerSpec> {
+        self.spec_with_key(lab, patch, &self.key)
+    }
+
+    /// The same, with a key that is good for something else.
+    pub fn spec_with_key_of_a_stranger(&self, lab: &Lab, patch: Patch) -> Result<WorkerSpec> {
+        let folder = lab.folder().join("stranger");
+        std::fs::create_dir_all(&folder).context("making a folder for the key of a stranger")?;
+        self.spec_with_key(lab, patch, &SigningKey::create(&folder)?.keyring)
+    }
+
+    fn spec_with_key(&self, lab: &Lab, patch: Patch, key: &Path) -> Result<WorkerSpec> {
         let mut spec = WorkerSpec::of(lab).with_kube_proxy(lab)?;
         spec.cluster.push_str(&format!(
             "kubernetesVersion: {}\npackages:\n  repositories:\n    - name: kubernetes\n      url: {}\n      key: {{file: {}}}\n      \
              certificateAuthority: {}\n",
             patch.kubernetes_version(),
             self.url(),
-            self.key.display(),
+            key.display(),
             BASE64.encode(lab.ca_pem().as_bytes()),
         ));
         let containerd = self.manager.containerd_version(patch);

@@ -15,6 +15,7 @@ mod interruption;
 mod package;
 mod package_dnf;
 mod package_interruption;
+mod package_signature;
 mod platform;
 mod reboot;
 mod refusal;

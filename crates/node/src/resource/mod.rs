@@ -67,6 +67,8 @@ pub(crate) struct Node<'a> {
     pub(crate) last_believed: Timestamp,
     /// `stage-files` found every file as planned, so nothing has changed one since and nobody needs to look again.
     pub(crate) files_are_as_planned: AtomicBool,
+    /// This run has asked all repositories of the system what they have.
+    pub(crate) lists_are_new: AtomicBool,
     /// What `stage-files` left for `commit-files` of the same run.
     pub(crate) staged: Mutex<Option<file::StagedFiles>>,
     /// Trees that this run has read from the disk itself, and found whole.

@@ -12,10 +12,11 @@
 pub(crate) mod apt;
 mod dnf;
 pub(crate) mod manager;
+mod said;
 pub(crate) mod transaction;
 mod undo;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,10 +27,10 @@ use bundle::{Package, PackageManager, Packages};
 use engine::{Condition, History, StepContext, StepError};
 use host::disk::{Disk, DiskError};
 use host::files;
-use host::packages::{Status, rpm};
+use host::packages::{State, Status, rpm};
 use serde::{Deserialize, Serialize};
 
-use super::record::{self, Before, PackageRecord, RECORD_PATH, Record};
+use super::record::{self, Before, PackageRecord, Proxy, RECORD_PATH, Record};
 use super::{Deed, Family, Node, UndoPhase, UndoStep, Verified};
 use crate::checks::program_problem;
 use crate::failure::{disk_error, file_error};
@@ -87,14 +88,26 @@ impl Deed<Node<'_>> for Action {
             {
                 Ok(Condition::Needed("rpm is asked when this is applied: a plan starts no program".to_owned()))
             }
+            Self::RemovePackages if node.is_preview && manager(node).is_dnf() => {
+                let record = record::load_for_step(node.tools.disk)?;
+                Ok(match record.packages.is_empty() {
+                    true => Condition::AlreadySo,
+                    false => Condition::Needed("rpm is asked when this is applied what nobody needs".to_owned()),
+                })
+            }
             Self::FetchPackages { .. } => check_fetched(node),
             Self::InstallPackages { .. } | Self::VerifyPackages { .. } => Ok(match drift(node)?.first() {
                 None if matches!(self, Self::InstallPackages { .. }) && node.is_in_doubt()? => Condition::Needed(
                     "a sync failed in this boot, so what looks installed need not be on the disk: installed again"
                         .to_owned(),
                 ),
-                None => Condition::AlreadySo,
                 Some(first) => Condition::Needed(format!("{}: {}, not {}", first.subject, first.found, first.expected)),
+                None => match awaited(node)? {
+                    Some(path) if matches!(self, Self::InstallPackages { .. }) => {
+                        Condition::Needed(format!("a run was cut off before it noted what packages brought to {path}"))
+                    }
+                    _ => Condition::AlreadySo,
+                },
             }),
             Self::RemovePackages => Ok(match obsolete(node)?.packages.keys().next() {
                 None => Condition::AlreadySo,
@@ -151,8 +164,14 @@ fn wanted<'n>(node: &'n Node<'_>) -> Result<&'n Packages, StepError> {
     packages.ok_or_else(|| StepError::permanent("the plan names packages, which its bundle does not have"))
 }
 
-fn targets(manager: &Manager<'_>, packages: &Packages) -> Vec<String> {
+/// What a transaction is for.
+fn wish(manager: &Manager<'_>, packages: &Packages) -> Vec<String> {
     packages.packages.iter().map(|package| manager.target(package)).collect()
+}
+
+/// What is in the bundle without a version is asked for where it is absent: named, it would be upgraded.
+fn targets<'p>(packages: &'p Packages, status: &Status) -> impl Iterator<Item = &'p Package> {
+    packages.packages.iter().filter(|package| package.version.is_some() || is_missing(package, status))
 }
 
 /// Of the bundle, or of the packages that an earlier one brought.
@@ -201,8 +220,8 @@ fn is_missing(package: &Package, status: &Status) -> bool {
 
 /// The transaction for this wish, if all of it is here.
 fn fetched(node: &Node<'_>, packages: &Packages) -> Result<Option<Transaction>, StepError> {
-    let wanted = targets(&manager(node), packages);
-    let Some(transaction) = transaction::load(node.tools.disk)?.filter(|known| known.wanted == wanted) else {
+    let wish = wish(&manager(node), packages);
+    let Some(transaction) = transaction::load(node.tools.disk)?.filter(|known| known.wish == wish) else {
         return Ok(None);
     };
     for archive in &transaction.archives {
@@ -243,12 +262,13 @@ fn fetch(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
         Ok(())
     };
     make_room().map_err(|error| file_error(&error))?;
-    let wanted = targets(&manager, packages);
-    manager.download(&packages.repositories, &wanted, context)?;
+    let status = manager.status()?;
+    let wanted: Vec<String> = targets(packages, &status).map(|package| manager.target(package)).collect();
+    manager.download(&packages.repositories, &wanted, &node.lists_are_new, context)?;
     let names = disk.list(Path::new(ARCHIVES)).map_err(|error| disk_error(&error))?;
     let archives: Vec<String> = names.into_iter().filter(|name| manager.parse_archive_name(name).is_some()).collect();
     disk.sync_file_system(Path::new(ARCHIVES)).map_err(|error| disk_error(&error))?;
-    transaction::write(disk, &Transaction { wanted, archives, begun: false })
+    transaction::write(disk, &Transaction { wish: wish(&manager, packages), wanted, archives, begun: false })
 }
 
 fn install(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> {
@@ -265,14 +285,11 @@ fn install(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> 
     let readers: BTreeSet<_> = changing.flat_map(|package| &package.read_by.units).collect();
     node.files_are_as_planned.store(false, Ordering::Relaxed);
     node.forget_starts(readers)?;
-    keep(node, &status, transaction.as_ref())?;
+    let mut changed = keep(node, &status, transaction.as_ref())?;
     manager.mend(context)?;
-    if missing(&manager.status()?) {
-        let Some(transaction) = &transaction else {
-            return Err(StepError::transient("what was downloaded is not here any more")
-                .with_advice("nodestrap apply downloads it again"));
-        };
-        manager.install_downloaded(transaction, context)?;
+    let status = manager.status()?;
+    if missing(&status) {
+        changed.extend(install_missing(node, transaction, &status, context)?);
     }
     if lost {
         let again = packages.packages.iter().filter(|package| package.component.is_some());
@@ -289,35 +306,66 @@ fn install(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), StepError> 
     let loose: Vec<(String, String)> =
         loose.filter_map(|package| Some((package.name.clone(), package.version.clone()?))).collect();
     if !loose.is_empty() {
+        note_held(node, &loose)?;
         manager.hold(&loose, context)?;
     }
     // What maintainers' scripts wrote, wherever, is there for ever before this counts as done.
     disk.sync_everything().map_err(|error| disk_error(&error))?;
-    note_brought(node)
+    note_brought(node, &changed, &status)
+}
+
+/// Somebody may have emptied the folder, or an earlier attempt has found what is in it of no use: then it is downloaded here. Gives
+/// the names of what the transaction changes.
+fn install_missing(
+    node: &Node<'_>,
+    transaction: Option<Transaction>,
+    status: &Status,
+    context: &StepContext<'_>,
+) -> Result<BTreeSet<String>, StepError> {
+    let (packages, manager) = (wanted(node)?, manager(node));
+    let lost = || StepError::transient("what was downloaded is not here any more");
+    let transaction = match transaction {
+        Some(transaction) => transaction,
+        None => {
+            fetch(node, context)?;
+            fetched(node, packages)?.ok_or_else(lost)?
+        }
+    };
+    let changed = keep(node, status, Some(&transaction))?;
+    let targets: Vec<String> = targets(packages, status).map(|package| manager.target(package)).collect();
+    manager.install_downloaded(&transaction, &targets, context)?;
+    Ok(changed)
 }
 
 fn programs_are_lost(node: &Node<'_>) -> Result<bool, StepError> {
     Ok(drift(node)?.iter().any(|one| !one.subject.starts_with("package ")))
 }
 
-/// Durable before the first package: what was there before each of the transaction, and which files one may bring that are to
-/// be ours.
-fn keep(node: &Node<'_>, status: &Status, transaction: Option<&Transaction>) -> Result<(), StepError> {
+/// Durable before the first package: what was there before each of the transaction, to which version it goes, and which files one
+/// may bring that are to be ours. Gives the names of these packages.
+fn keep(node: &Node<'_>, status: &Status, transaction: Option<&Transaction>) -> Result<BTreeSet<String>, StepError> {
     let disk = node.tools.disk;
     let mut record = record::load_for_step(disk)?;
-    let manager = manager(node);
-    let archives = transaction.iter().flat_map(|known| &known.archives);
-    let archives = archives.filter_map(|file| manager.parse_archive_name(file)).map(|(name, _)| name);
-    let packages = wanted(node)?;
-    let keys = packages.keys.iter().map(|key| rpm::key_name(key));
-    let wanted = packages.packages.iter().map(|package| package.name.clone());
-    let names: BTreeSet<String> = archives.chain(keys).chain(wanted).collect();
-    for name in names {
-        let found = found(status, &name);
-        let held = found.as_ref().is_some_and(|found| found.held);
-        let before = found.map(|found| found.version);
-        record.packages.entry(name).or_insert(PackageRecord { manager: packages.manager, before, held });
+    let (packages, manager) = (wanted(node)?, manager(node));
+    for name in packages.keys.iter().map(|key| rpm::key_name(key)) {
+        let before = before(packages, status, &name);
+        record.packages.entry(name).or_insert(before);
     }
+    let archives = transaction.iter().flat_map(|known| &known.archives);
+    let archives: BTreeMap<String, String> = archives.filter_map(|file| manager.parse_archive_name(file)).collect();
+    let wanted = targets(packages, status).map(|package| package.name.clone());
+    let names: BTreeSet<String> = wanted.chain(archives.keys().cloned()).collect();
+    for name in &names {
+        let before = before(packages, status, name);
+        let known = record.packages.entry(name.clone()).or_insert_with(|| before.clone());
+        if !known.is_touched() {
+            *known = before;
+        }
+        known.brought.extend(archives.get(name).cloned());
+    }
+    let environment_file = packages.environment_file.as_ref().map(ToString::to_string);
+    let proxy = Proxy { environment: packages.environment.clone(), environment_file };
+    record.proxy = Some(proxy).filter(|proxy| *proxy != Proxy::default());
     for file in &node.files {
         let is_there = disk.stat(file.path.as_path()).map_err(|error| disk_error(&error))?.is_some();
         if let Some(known) = record.files.get_mut(file.path.as_str())
@@ -329,13 +377,50 @@ fn keep(node: &Node<'_>, status: &Status, transaction: Option<&Transaction>) -> 
     }
     record::replace(disk, &record)
         .and_then(|()| files::sync_all(disk, &[Path::new(RECORD_PATH)]))
-        .map_err(|error| file_error(&error))
+        .map_err(|error| file_error(&error))?;
+    Ok(names)
 }
 
-/// A configuration that a package brought is nobody's change: it is known by its content from now on.
-fn note_brought(node: &Node<'_>) -> Result<(), StepError> {
+fn before(packages: &Packages, status: &Status, name: &str) -> PackageRecord {
+    let found = found(status, name);
+    PackageRecord {
+        manager: packages.manager,
+        held: found.as_ref().is_some_and(|found| found.held),
+        before: found.map(|found| found.version),
+        configuration_was_left: status.packages.get(name).is_some_and(|known| known.state == State::ConfigFiles),
+        brought: BTreeSet::new(),
+        held_by_us: false,
+    }
+}
+
+/// Durable before it is done: a hold of somebody else's looks the same.
+fn note_held(node: &Node<'_>, names: &[(String, String)]) -> Result<(), StepError> {
+    let mut record = record::load_for_step(node.tools.disk)?;
+    for (name, _) in names {
+        if let Some(known) = record.packages.get_mut(name) {
+            known.held_by_us = true;
+        }
+    }
+    record::replace(node.tools.disk, &record).map_err(|error| file_error(&error))
+}
+
+/// A file of the bundle's that a package may have brought meanwhile: until that is noted, whatever is in it would count as ours.
+fn awaited(node: &Node<'_>) -> Result<Option<String>, StepError> {
+    let record = record::load_for_step(node.tools.disk)?;
+    let of_bundle = |path: &String| node.files.iter().any(|file| file.path == path.as_str());
+    let mut awaited = record.files.iter().filter(|(_, known)| known.any_content && known.before == Before::Absent);
+    Ok(awaited.find(|(path, _)| of_bundle(path)).map(|(path, _)| path.clone()))
+}
+
+/// What packages became by us, and the configuration that they brought: that is nobody's change, and known by its content from now on.
+fn note_brought(node: &Node<'_>, changed: &BTreeSet<String>, status: &Status) -> Result<(), StepError> {
     let disk = node.tools.disk;
     let mut record = record::load_for_step(disk)?;
+    for name in changed {
+        if let (Some(known), Some(found)) = (record.packages.get_mut(name), found(status, name)) {
+            known.brought = BTreeSet::from([found.version]);
+        }
+    }
     for file in &node.files {
         let Some(known) = record.files.get_mut(file.path.as_str()).filter(|known| known.any_content) else { continue };
         let brought = record::sha256_at(disk, &file.path).map_err(|error| disk_error(&error))?;
@@ -414,6 +499,9 @@ impl Family for PackageFamily {
         let needed = manager.status()?.needed_by_others(&removable);
         let gone = record.packages.iter().filter(|(name, _)| removable.contains(*name) && !needed.contains(*name));
         obsolete.packages.extend(gone.map(|(name, was)| (name.clone(), was.clone())));
+        if !obsolete.packages.is_empty() {
+            obsolete.proxy.clone_from(&record.proxy);
+        }
         Ok(())
     }
 

@@ -64,6 +64,18 @@ pub(crate) struct Record {
     /// Packages that were installed, upgraded or held, with their dependencies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) packages: BTreeMap<String, PackageRecord>,
+    /// How the package manager gets at repositories, while there are packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proxy: Option<Proxy>,
+}
+
+/// What a package manager learns its proxy from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Proxy {
+    pub(crate) environment: BTreeMap<String, String>,
+    /// The same where it is secret.
+    pub(crate) environment_file: Option<String>,
 }
 
 /// Links by their paths, with where they lead to.
@@ -71,11 +83,36 @@ pub(crate) type Links = BTreeMap<String, String>;
 
 /// What the package manager had of a package before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct PackageRecord {
     pub(crate) manager: PackageManager,
     /// Its version; `None`: it was not there.
     pub(crate) before: Option<String>,
     pub(crate) held: bool,
+    /// It had been removed, and its configuration left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) configuration_was_left: bool,
+    /// Versions that we installed, or may have if a crash came in between. Any other is somebody else's doing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) brought: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) held_by_us: bool,
+}
+
+impl PackageRecord {
+    /// Until then the record may still learn what is there.
+    pub(crate) fn is_touched(&self) -> bool {
+        !self.brought.is_empty() || self.held_by_us
+    }
+
+    /// Names of RPMs do not tell their epoch.
+    pub(crate) fn is_ours(&self, version: &str) -> bool {
+        fn bare(version: &str) -> &str {
+            version.split_once(':').map_or(version, |(_, rest)| rest)
+        }
+        let is_alike = |known: &String| self.manager == PackageManager::Dnf && bare(known) == bare(version);
+        self.brought.contains(version) || self.brought.iter().any(is_alike)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,10 +229,25 @@ impl Record {
 
     /// Without what has been undone.
     pub(crate) fn without(mut self, undone: &Self) -> Self {
-        let Self { files, gates, folders, units, idle, snaps, hooks, credentials, trees, extensions, sysext, packages } =
-            undone;
+        // The proxy serves the packages that are left.
+        let Self {
+            files,
+            gates,
+            folders,
+            units,
+            idle,
+            snaps,
+            hooks,
+            credentials,
+            trees,
+            extensions,
+            sysext,
+            packages,
+            proxy: _,
+        } = undone;
         self.idle.retain(|unit, _| !idle.contains_key(unit));
         self.packages.retain(|name, _| !packages.contains_key(name));
+        self.proxy = self.proxy.filter(|_| !self.packages.is_empty());
         self.extensions.retain(|extension| !extensions.contains(extension));
         self.sysext = self.sysext.filter(|_| sysext.is_none());
         self.trees.retain(|tree| !trees.contains(tree));
@@ -217,8 +269,21 @@ impl Record {
 
     /// What people read of it: the subjects, in order.
     pub(crate) fn subjects(&self) -> Vec<String> {
-        let Self { files, gates, folders, units, idle, snaps, hooks, credentials, trees, extensions, sysext, packages } =
-            self;
+        let Self {
+            files,
+            gates,
+            folders,
+            units,
+            idle,
+            snaps,
+            hooks,
+            credentials,
+            trees,
+            extensions,
+            sysext,
+            packages,
+            proxy: _,
+        } = self;
         let links = idle.keys().map(|unit| format!("links of {unit}"));
         let snaps = snaps.iter().flat_map(|(name, snap)| {
             let aliases = snap.aliases.keys().map(|alias| format!("alias {alias}"));

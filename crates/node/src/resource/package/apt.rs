@@ -35,9 +35,9 @@ pub(crate) fn update_one(repository: &str) -> Vec<String> {
     command
 }
 
-/// The lists of everybody, whose failures apt takes lightly.
+/// The lists of everybody. One that does not answer is an error, so that nobody takes what is missing for what there is not.
 pub(crate) fn update_all() -> Vec<String> {
-    words(&["/usr/bin/apt-get", "update", "-q", "-o", &lock_timeout()])
+    words(&["/usr/bin/apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any", "-o", &lock_timeout()])
 }
 
 fn lock_timeout() -> String {
@@ -91,6 +91,11 @@ pub(crate) fn unhold(names: &[String]) -> Vec<String> {
 /// dpkg itself, which refuses where apt would remove what depends on them.
 pub(crate) fn purge(names: &[String]) -> Vec<String> {
     [words(&["/usr/bin/dpkg", "--purge"]), names.to_vec()].concat()
+}
+
+/// What was removed before and not purged has its configuration still.
+pub(crate) fn remove(names: &[String]) -> Vec<String> {
+    [words(&["/usr/bin/dpkg", "--remove"]), names.to_vec()].concat()
 }
 
 /// `kubelet=1.36.3-1.1`.

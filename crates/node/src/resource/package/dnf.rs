@@ -56,14 +56,14 @@ fn paths(archives: &[String]) -> Vec<String> {
     archives.iter().map(|archive| format!("{ARCHIVES}/{archive}")).collect()
 }
 
-/// Lines of the list of locks.
+/// Lines of the list of locks. No repository is asked, and none has to be known: what is cached of them may be gone.
 pub(crate) fn lock(lines: &[String]) -> Vec<String> {
-    let words = [DNF, "-q", "--cacheonly", "versionlock", "add", "--raw"].map(str::to_owned);
+    let words = [DNF, "-q", "--disablerepo=*", "versionlock", "add", "--raw"].map(str::to_owned);
     [words.to_vec(), lines.to_vec()].concat()
 }
 
 pub(crate) fn unlock(lines: &[String]) -> Vec<String> {
-    let words = [DNF, "-q", "--cacheonly", "versionlock", "delete", "--raw"].map(str::to_owned);
+    let words = [DNF, "-q", "--disablerepo=*", "versionlock", "delete", "--raw"].map(str::to_owned);
     [words.to_vec(), lines.to_vec()].concat()
 }
 

@@ -2,22 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bundle::resource::package::{Found, State};
 use bundle::{Package, PackageManager, Packages};
-use engine::{StepContext, StepError};
+use engine::{ErrorClass, StepContext, StepError};
 use host::disk::LockHolder;
 use host::packages::{self, Status, dpkg, rpm};
 use host::units::{Transient, UnitError, UnitName, quote_last_lines};
 
-use super::super::{Tools, record};
+use super::super::Tools;
+use super::super::record::{self, Record};
+use super::said::{self, Reason};
 use super::transaction::{self, Transaction};
 use super::{apt, dnf};
-use crate::failure::{chain, disk_error, unit_error};
+use crate::failure::{chain, disk_error, file_error, unit_error};
 
 /// Two of it never run at once, also not one of a run that was killed.
 pub(crate) const UNIT: &str = "nodestrap-packages.service";
+/// Whoever asks rpm waits for nobody, and has an answer of their own: by the number of the process.
+const LIST_UNIT: &str = "nodestrap-package-list";
 pub(crate) const OUTPUT_FOLDER: &str = "/run/nodestrap/packages";
 const OUTPUT_FOLDER_MODE: u32 = 0o700;
 /// Of what it said last.
@@ -52,6 +57,18 @@ impl<'a> Manager<'a> {
         Self { kind, tools, names: names.collect(), environment, environment_file }
     }
 
+    /// As the bundle told it that brought these packages.
+    pub(crate) fn of_record(kind: PackageManager, tools: Tools<'a>, record: &Record) -> Self {
+        let mut manager = Self::new(kind, tools, None);
+        if let Some(proxy) = &record.proxy {
+            manager.environment.extend(proxy.environment.clone());
+            let file = proxy.environment_file.as_ref().map(PathBuf::from);
+            // systemd starts nothing without it.
+            manager.environment_file = file.filter(|path| matches!(tools.disk.stat(path), Ok(Some(_))));
+        }
+        manager
+    }
+
     pub(crate) fn is_dnf(&self) -> bool {
         self.kind == PackageManager::Dnf
     }
@@ -83,6 +100,7 @@ impl<'a> Manager<'a> {
         &self,
         repositories: &[bundle::AbsolutePath],
         targets: &[String],
+        lists_are_new: &AtomicBool,
         context: &StepContext<'_>,
     ) -> Result<(), StepError> {
         if self.is_dnf() {
@@ -93,25 +111,48 @@ impl<'a> Manager<'a> {
         }
         // Lists of the image that are missing, or too old to be of use, are asked for only then.
         let Err(first) = self.run("download", apt::download(targets), context) else { return Ok(()) };
-        context.detail(format!("{}; the lists of all repositories are fetched", first.message));
-        if let Err(error) = self.run("update-all", apt::update_all(), context) {
-            context.detail(error.message);
+        if lists_are_new.load(Ordering::Relaxed) {
+            return Err(first);
         }
-        self.run("download", apt::download(targets), context)
+        context.detail(format!("{}; the lists of all repositories are fetched", first.message));
+        let updated = self.run("update-all", apt::update_all(), context);
+        lists_are_new.store(updated.is_ok(), Ordering::Relaxed);
+        let again = self.run("download", apt::download(targets), context);
+        match updated {
+            Ok(()) => again,
+            // What is nowhere to be found may be where nobody answered.
+            Err(error) => {
+                context.detail(error.message);
+                again.map_err(|again| StepError { class: ErrorClass::Transient, ..again })
+            }
+        }
     }
 
-    /// Without asking anybody.
+    /// Without asking anybody. What cannot be installed is forgotten, so that it is downloaded anew: an archive may be damaged, or
+    /// no longer what the package manager would choose. Not by rpm in the middle of it: that is brought to its end.
     pub(crate) fn install_downloaded(
         &self,
         transaction: &Transaction,
+        targets: &[String],
         context: &StepContext<'_>,
     ) -> Result<(), StepError> {
+        let left = self.tools.remaining(context);
         if !self.is_dnf() {
-            return self.run("install", apt::install_downloaded(&transaction.wanted), context);
+            let installed = self.try_run("install", apt::install_downloaded(targets), left);
+            return installed.map_err(|(error, reason)| match reason {
+                Reason::Locked => error,
+                _ => transaction::forget(self.tools.disk).map_or_else(|lost| file_error(&lost), |()| error),
+            });
         }
         transaction::write(self.tools.disk, &Transaction { begun: true, ..transaction.clone() })?;
-        self.run("install", dnf::install_downloaded(&transaction.archives), context)?;
-        self.end(transaction)
+        match self.try_run("install", dnf::install_downloaded(&transaction.archives), left) {
+            Ok(()) => self.end(transaction),
+            Err((error, reason)) if reason.is_told_before_anything_changes() => {
+                transaction::forget(self.tools.disk).map_err(|lost| file_error(&lost))?;
+                Err(error)
+            }
+            Err((error, _)) => Err(error),
+        }
     }
 
     /// What was installed is there for ever before it is forgotten that it was begun.
@@ -151,7 +192,23 @@ impl<'a> Manager<'a> {
         if lines.is_empty() { Ok(()) } else { self.run("unhold", dnf::unlock(&lines), context) }
     }
 
+    /// Lines of the list of locks, with the package and the version: they outlive the package. Of dpkg it is a state.
+    pub(crate) fn locks(&self) -> Result<Vec<(String, String, String)>, StepError> {
+        match self.kind {
+            PackageManager::Apt => Ok(Vec::new()),
+            PackageManager::Dnf => rpm::load_locks(self.tools.disk).map_err(|error| disk_error(&error)),
+        }
+    }
+
+    /// But for their configuration.
     pub(crate) fn remove(&self, names: &[String], context: &StepContext<'_>) -> Result<(), StepError> {
+        match self.kind {
+            PackageManager::Apt => self.run("remove", apt::remove(names), context),
+            PackageManager::Dnf => self.purge(names, context),
+        }
+    }
+
+    pub(crate) fn purge(&self, names: &[String], context: &StepContext<'_>) -> Result<(), StepError> {
         let command = match self.kind {
             PackageManager::Apt => apt::purge(names),
             PackageManager::Dnf => dnf::erase(names),
@@ -164,7 +221,9 @@ impl<'a> Manager<'a> {
         if self.is_dnf() {
             return self.run("install-former", dnf::install_from_repositories(targets), context);
         }
-        self.run("update-all", apt::update_all(), context)?;
+        if let Err(error) = self.run("update-all", apt::update_all(), context) {
+            context.detail(error.message);
+        }
         self.run("install-former", apt::install_from_repositories(targets), context)
     }
 
@@ -202,44 +261,56 @@ impl<'a> Manager<'a> {
 
     /// `what` is what people call it, also in the name of the file with its words.
     pub(crate) fn run(&self, what: &str, command: Vec<String>, context: &StepContext<'_>) -> Result<(), StepError> {
-        self.run_within(what, command, self.tools.remaining(context))
+        self.try_run(what, command, self.tools.remaining(context)).map_err(|(error, _)| error)
     }
 
-    fn run_within(&self, what: &str, command: Vec<String>, left: Duration) -> Result<(), StepError> {
-        let disk = self.tools.disk;
-        let output = output_path(what);
+    /// With the reason that it gave.
+    fn try_run(&self, what: &str, command: Vec<String>, left: Duration) -> Result<(), (StepError, Reason)> {
+        self.run_as(UNIT, what, &output_path(what), command, left)
+    }
+
+    fn run_as(
+        &self,
+        unit: &str,
+        what: &str,
+        output: &Path,
+        command: Vec<String>,
+        left: Duration,
+    ) -> Result<(), (StepError, Reason)> {
+        let (disk, unknown) = (self.tools.disk, |error| (error, Reason::Unknown));
         let prepare = || {
             disk.make_folder(Path::new(OUTPUT_FOLDER), OUTPUT_FOLDER_MODE)?;
-            disk.remove(&output)
+            disk.remove(output)
         };
-        prepare().and_then(|_| disk.hold_system_folders()).map_err(|error| disk_error(&error))?;
+        prepare().and_then(|_| disk.hold_system_folders()).map_err(|error| unknown(disk_error(&error)))?;
         let transient = Transient {
-            unit: UnitName(UNIT.to_owned()),
+            unit: UnitName(unit.to_owned()),
             description: format!("nodestrap: {what} of packages"),
             command,
             environment: self.environment.clone(),
             environment_file: self.environment_file.clone(),
-            output: output.clone(),
+            output: output.to_owned(),
         };
         let ended = self.tools.units.run_transient(&transient, left, &mut || {});
         let Err(error) = ended else { return Ok(()) };
-        if let Some((path, holder)) = self.holder()?
-            && matches!(error, UnitError::Job { .. })
-        {
-            return Err(held(path, &holder));
-        }
         let mut failed = unit_error(&error);
-        if matches!(error, UnitError::Job { .. }) {
-            let program = transient.command.first().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-            failed.message = format!("{what} of packages failed: {program}: {}", chain(&error));
-            let said = disk.read_end(&output, TOLD_LIMIT).ok().flatten().unwrap_or_default();
-            let said = String::from_utf8_lossy(&said);
-            let quoted = quote_last_lines("its last lines", said.lines().filter(|line| !line.trim().is_empty()));
-            failed = failed
-                .with_advice(format!("what it said is in {}, for root; it is tried again", output.display()))
-                .with_output(quoted);
+        if !matches!(error, UnitError::Job { .. }) {
+            return Err(unknown(failed));
         }
-        Err(failed)
+        let said = disk.read_end(output, TOLD_LIMIT).ok().flatten().unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let reason = said::reason(&said);
+        if reason == Reason::Locked
+            && let Some((path, holder)) = self.holder().map_err(unknown)?
+        {
+            return Err((held(path, &holder), reason));
+        }
+        let program = transient.command.first().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+        failed.class = reason.class();
+        failed.message = format!("{what} of packages failed: {program}: {}", chain(&error));
+        let quoted = quote_last_lines("its last lines", said.lines().filter(|line| !line.trim().is_empty()));
+        let advice = format!("{}; what it said is in {}, for root", reason.advice(), output.display());
+        Err((failed.with_advice(advice).with_output(quoted), reason))
     }
 
     /// dpkg's files are read; rpm has to be asked, by a program.
@@ -253,8 +324,11 @@ impl<'a> Manager<'a> {
     /// And the versions of our packages that an interrupted rpm has left in its list.
     fn list(&self) -> Result<(Status, Vec<String>), StepError> {
         let disk = self.tools.disk;
-        self.run_within(LIST, dnf::list(), LIST_DEADLINE)?;
-        let bytes = disk.read(&output_path(LIST), LIST_LIMIT).map_err(|error| disk_error(&error))?;
+        let process = std::process::id();
+        let (unit, output) = (format!("{LIST_UNIT}-{process}.service"), output_path(&format!("{LIST}-{process}")));
+        self.run_as(&unit, LIST, &output, dnf::list(), LIST_DEADLINE).map_err(|(error, _)| error)?;
+        let bytes = disk.read(&output, LIST_LIMIT).map_err(|error| disk_error(&error))?;
+        disk.remove(&output).map_err(|error| disk_error(&error))?;
         let rpm::Listing { mut status, superseded } =
             rpm::parse_listing(&String::from_utf8_lossy(&bytes.unwrap_or_default()));
         for (name, _, version) in rpm::load_locks(disk).map_err(|error| disk_error(&error))? {

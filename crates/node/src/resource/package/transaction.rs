@@ -16,6 +16,10 @@ const TRANSACTION_MODE: u32 = 0o600;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Transaction {
+    /// All packages of the bundle: a transaction is for one wish only.
+    #[serde(default)]
+    pub(super) wish: Vec<String>,
+    /// What the package manager was asked for: of prerequisites, those that were missing.
     pub(super) wanted: Vec<String>,
     /// Names of files.
     pub(super) archives: Vec<String>,
