@@ -77,7 +77,7 @@ impl Seen {
         self.either("requiredPrograms", required_programs.is_empty());
         units.iter().for_each(|unit| self.unit(unit));
         self.either("idleUnits", idle_units.is_empty());
-        idle_units.iter().for_each(|unit| self.word("idleUnits.idleness", &unit.idleness, Idleness::ALL));
+        idle_units.iter().for_each(|unit| self.word("idleUnits.idleness", unit.idleness, Idleness::ALL));
         self.either("hooks", hooks.is_empty());
         hooks.iter().for_each(|hook| self.hook(hook));
         self.runtime(runtime);
