@@ -1,5 +1,8 @@
 //! What users add of their own: hooks, files, units, kernel parameters.
 
+use std::path::Path;
+
+use anyhow::Result;
 use lab::{LabOptions, Node, WorkerSpec};
 
 use crate::support::{GATE, PATIENCE, exists, lab, node, status, user_data};
@@ -39,7 +42,33 @@ units:
       ExecStart=/opt/mark unit
       [Install]
       WantedBy=multi-user.target
+  - {name: image-disabled.service, state: disabled}
+  - {name: image-masked.service, state: masked}
 "#;
+
+/// Units of the image: one starts by a link that somebody enabled, the other by a link that belongs to the image.
+const OF_THE_IMAGE: [(&str, &str, &str); 2] = [
+    ("image-disabled.service", "etc/systemd/system/multi-user.target.wants", "disabled"),
+    ("image-masked.service", "usr/lib/systemd/system/multi-user.target.wants", "masked"),
+];
+
+fn bake_units(root: &Path) -> Result<()> {
+    for (unit, wants, _) in OF_THE_IMAGE {
+        let text = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
+        std::fs::write(root.join("usr/lib/systemd/system").join(unit), text)?;
+        std::fs::create_dir_all(root.join(wants))?;
+        std::os::unix::fs::symlink(format!("/usr/lib/systemd/system/{unit}"), root.join(wants).join(unit))?;
+    }
+    Ok(())
+}
+
+fn expect_idle(machine: &Node) {
+    for (unit, _, state) in OF_THE_IMAGE {
+        let asked = |word: &str| machine.exec(&["systemctl", word, unit]).expect("systemctl").stdout;
+        assert_eq!(String::from_utf8_lossy(&asked("is-enabled")).trim(), state, "{unit}");
+        assert_eq!(String::from_utf8_lossy(&asked("is-active")).trim(), "inactive", "{unit}");
+    }
+}
 
 /// Nobody needs it: nodes of the lab reach everything directly.
 const PROXY: &str = "proxy: {http: 'http://192.0.2.1:3128', credentials: {user: nodes, password: password-42}}\n";
@@ -67,9 +96,10 @@ const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--cl
 fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let spec = WorkerSpec { cluster: PROXY.to_owned(), group: GROUP.to_owned(), ..WorkerSpec::of(&lab) };
-    let machine = lab.add_node(node("n1", &user_data(&spec))).expect("the node boots");
+    let machine = lab.add_node(node("n1", &user_data(&spec)).before_boot(bake_units)).expect("the node boots");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready");
     expect_password_for_root_only(&machine);
+    expect_idle(&machine);
 
     assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\n");
     let kernel = machine.read_file("/etc/sysctl.d/91-nodestrap-user.conf").expect("kernel parameters");
@@ -106,11 +136,19 @@ fn a_node_with_hooks_files_and_units_of_the_user_becomes_ready_and_stays_so() {
         })
         .expect("extra.service");
     assert_eq!(machine.read_file("/var/tmp/marks").expect("the marks"), "unit\nhook\nlate\nunit\n");
+    expect_idle(&machine);
 
     // Somebody runs a hook by hand, in a boot that has seen no apply.
     assert_eq!(mode().trim(), "700 root");
     machine.run(&["systemctl", "start", "nodestrap-hook-mark.service"]).expect("a hook by hand");
     assert!(machine.read_file("/var/tmp/marks").expect("the marks").ends_with("unit\nhook\n"));
+
+    machine.run(&["nodestrap", "reset", "--yes"]).expect("reset");
+    machine.reboot().expect("reboots");
+    for (unit, _, _) in OF_THE_IMAGE {
+        let runs = |node: &Node| Ok(node.exec(&["systemctl", "is-active", "-q", unit])?.status.success());
+        machine.wait_until(&format!("{unit} runs as it did before"), PATIENCE, runs).expect("as before");
+    }
 }
 
 /// What the hook below says; it stands so in no spec, unit or user data.
