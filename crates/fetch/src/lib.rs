@@ -62,7 +62,7 @@ pub use mirrors::Notice;
 pub use pace::Slowest;
 pub use post::{Post, PostError, post};
 pub use proxy::Proxy;
-pub use s3::{S3, S3Settings, Style};
+pub use s3::{LONGEST_PRESIGNED, PresignError, S3, S3Settings, Style};
 pub use secret::Secret;
 pub use sigv4::Credentials;
 pub use sink::{Sink, SinkError};
