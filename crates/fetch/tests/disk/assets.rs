@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fetch::assets::{Done, Existing, LIMITS, PackError, Parcel, ReceiveError, Received, Target, receive};
 use fetch::unpack::UnpackError;
 use host::Disk;
-use host::disk::Kind;
+use host::disk::{Kind, RootedDisk};
 use host::fake::{Crash, Entry, FakeDisk, Fault, Moment, Repeat};
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -135,6 +135,34 @@ fn an_empty_folder_is_room() {
     node.make_folder(path(TARGET), 0o700).unwrap();
     assert_eq!(take(&node, &sent(&assets())).unwrap().done, Done::Published { files: 3 });
     assert_eq!(below(&node, TARGET), below(&assets(), SOURCE));
+}
+
+#[test]
+fn on_a_real_disk_a_folder_arrives_and_one_takes_the_place_of_another() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let machine = tempfile::tempdir().unwrap();
+    let disk = RootedDisk::open(machine.path()).unwrap();
+    let push = |source: &FakeDisk, existing| {
+        receive(&mut sent(source).as_slice(), &disk, &Target { path: TARGET.into(), existing })
+    };
+    assert_eq!(push(&assets(), Existing::Stays).unwrap().done, Done::Published { files: 3 });
+    assert_eq!(push(&assets(), Existing::Replaced).unwrap().done, Done::ThereAlready);
+    let at = |name: &str| machine.path().join("opt/tectonic").join(name);
+    let mode = |name: &str| at(name).metadata().unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(""), mode("tls"), mode("tls/ca.key"), mode("bootkube.sh")), (0o750, 0o700, 0o600, 0o755));
+    assert!(matches!(push(&other_assets(), Existing::Stays), Err(ReceiveError::OtherPush { .. })));
+    assert_eq!(push(&other_assets(), Existing::Replaced).unwrap().done, Done::Replaced { files: 1 });
+    assert_eq!(std::fs::read(at("bootkube.sh")).unwrap(), b"#!/usr/bin/bash\nexit 1\n");
+    assert!(!at("tls").exists());
+    assert_eq!(disk.list(path("/opt")).unwrap(), ["tectonic"]);
+    // A real folder that is packed gives what it was unpacked from.
+    let again = Parcel::pack(&disk, path(TARGET));
+    assert!(matches!(again, Err(PackError::Reserved { .. })), "it has the mark of the push that brought it");
+    std::fs::remove_file(at(".nodestrap-pushed")).unwrap();
+    let mut bytes = Vec::new();
+    Parcel::pack(&disk, path(TARGET)).unwrap().send(&mut bytes, &|_| ()).unwrap();
+    assert_eq!(bytes, sent(&other_assets()));
+    assert!(matches!(push(&assets(), Existing::Replaced), Err(ReceiveError::NotOurs { .. })), "its mark is gone");
 }
 
 /// Ends with an error after so many bytes, as a connection does that breaks; or just ends.
