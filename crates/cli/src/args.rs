@@ -62,11 +62,12 @@ pub(crate) enum Command {
                       nodestrap render cluster.yaml --group workers --format folder --out ./workers\n  \
                       nodestrap render --diff examples/minimal.yaml examples/store.yaml --group workers")]
     Render(RenderArguments),
-    /// Put programs and a signed manifest of them into a store, or bundles.
+    /// Put programs and a signed manifest of them, bundles or user data into a store.
     #[command(
         after_help = "Examples:\n  nodestrap publish ./store --key release-secret.asc --add kubelet@1.36.3=./kubelet\n  \
                       nodestrap publish s3://nodes/programs --key release-secret.asc --add runc@1.5.2=./runc\n  \
-                      nodestrap publish s3://nodes/bundles --s3-region eu-central-1 --bundle ./workers.json"
+                      nodestrap publish s3://nodes/bundles --s3-region eu-central-1 --bundle ./workers.json\n  \
+                      nodestrap publish s3://nodes/user-data --ignition ./workers.ign --expires 2h > user-data"
     )]
     Publish(Box<PublishArguments>),
     /// List, verify and clean up a store that publish made.
