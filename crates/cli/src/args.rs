@@ -31,6 +31,7 @@ Examples:
   nodestrap explain cluster.yaml podNetwork          where a value comes from
   nodestrap render cluster.yaml --group workers      user data for cloud-init
   nodestrap pki create cluster.yaml --out ./pki      authorities, certificates and kubeconfigs of a control plane
+  nodestrap push core@10.0.0.10 ./assets             a folder to a node, by ssh, at once
   nodestrap plan                                     on the node: what apply would do
   nodestrap status                                   on the node: where it is and what blocks it
 
@@ -61,15 +62,24 @@ pub(crate) enum Command {
                       nodestrap render cluster.yaml --group workers --format folder --out ./workers\n  \
                       nodestrap render --diff examples/minimal.yaml examples/store.yaml --group workers")]
     Render(RenderArguments),
-    /// Put programs and a signed manifest of them into a store, or bundles.
+    /// Put programs and a signed manifest of them, bundles or user data into a store.
     #[command(
         after_help = "Examples:\n  nodestrap publish ./store --key release-secret.asc --add kubelet@1.36.3=./kubelet\n  \
                       nodestrap publish s3://nodes/programs --key release-secret.asc --add runc@1.5.2=./runc\n  \
-                      nodestrap publish s3://nodes/bundles --s3-region eu-central-1 --bundle ./workers.json"
+                      nodestrap publish s3://nodes/bundles --s3-region eu-central-1 --bundle ./workers.json\n  \
+                      nodestrap publish s3://nodes/user-data --ignition ./workers.ign --expires 2h > user-data"
     )]
     Publish(Box<PublishArguments>),
     /// List, verify and clean up a store that publish made.
     Artefacts(ArtefactsArguments),
+    /// Send a folder to a node by ssh, where it appears as a whole and once.
+    #[command(
+        override_usage = "nodestrap push [OPTIONS] HOST FOLDER [-- SSH_OPTION...]",
+        after_help = "Examples:\n  nodestrap push core@10.0.0.10 ./assets --sudo\n  \
+                      nodestrap push core@10.0.0.10 ./assets --sudo -- -i ./key -p 2222\n\n\
+                      Exit codes are those of the node; 3 if ssh does not reach it, or loses it."
+    )]
+    Push(PushArguments),
     /// Make, show and renew the keys and certificates of a control plane.
     Pki(PkiArguments),
     /// Show exactly what apply would do on this node; touches nothing.
@@ -106,6 +116,9 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  nodestrap reset --dry-run\n  nodestrap reset --yes\n\n\
                       Data stays: that of etcd, of volumes, containers and pods. Pods that run go on until the next boot.")]
     Reset(ResetArguments),
+    /// Take from standard input what push sends, and put it at its place by one rename (run on the node by push).
+    #[command(hide = true)]
+    Receive(ReceiveArguments),
     /// Check that the kubelet's gate and the files it vouches for are whole; else it is taken away (run by kubelet.service).
     #[command(hide = true)]
     Gate(GateArguments),
@@ -211,6 +224,73 @@ pub(crate) struct RootArguments {
     /// The folder that stands for the machine; every path lies under it.
     #[arg(long, default_value = "/", value_name = "DIR")]
     pub(crate) root: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct PushArguments {
+    /// The node, as ssh takes it: HOST, USER@HOST, a name of its configuration.
+    #[arg(value_name = "HOST", value_parser = parse_ssh_host)]
+    pub(crate) host: String,
+    /// The folder: files and folders with their modes, no links.
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+    /// Become root on the node by sudo, which must not ask for a password.
+    #[arg(long)]
+    pub(crate) sudo: bool,
+    /// The nodestrap of the node, if its shell does not find it.
+    #[arg(long, value_name = "PATH", default_value = "nodestrap", value_parser = parse_word_of_shell)]
+    pub(crate) program: String,
+    /// How progress is shown on standard error.
+    #[arg(long, value_enum, default_value_t = Progress::Auto)]
+    pub(crate) progress: Progress,
+    /// Options for ssh: the port, the key.
+    #[arg(last = true, value_name = "SSH_OPTION", allow_hyphen_values = true)]
+    pub(crate) ssh: Vec<String>,
+}
+
+/// What push and receive say with the same words.
+#[derive(Args)]
+pub(crate) struct PlaceArguments {
+    /// Where the folder appears on the node.
+    #[arg(long, value_name = "PATH", default_value = "/opt/tectonic", value_parser = parse_path_of_node)]
+    pub(crate) to: String,
+    /// Replace what another push has brought there; units that it starts run again.
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ReceiveArguments {
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+    #[command(flatten)]
+    pub(crate) root: RootArguments,
+}
+
+/// What every shell takes for one word: the shell of the node reads it.
+fn parse_word_of_shell(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+@:-".contains(&byte);
+    match !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => Err("letters, digits and /._+@:- only, since the shell of the node reads it".to_owned()),
+    }
+}
+
+fn parse_path_of_node(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => parse_word_of_shell(text),
+        false => Err("it is not an absolute path".to_owned()),
+    }
+}
+
+/// What begins with a dash would be an option of ssh.
+fn parse_ssh_host(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.starts_with('-') || text.contains(char::is_whitespace) {
+        true => Err("it is no name of a host; options of ssh follow at the end, after --".to_owned()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 #[derive(Args)]

@@ -17,6 +17,8 @@ mod pki;
 mod planning;
 mod progress;
 mod publish;
+mod push;
+mod receive;
 mod rendering;
 mod reset;
 mod show;
@@ -65,6 +67,8 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Render(arguments) => rendering::run(&arguments, screen),
         Command::Publish(arguments) => publish::publish(&arguments, screen),
         Command::Artefacts(arguments) => publish::artefacts::run(&arguments, screen),
+        Command::Push(arguments) => push::run(&arguments, screen),
+        Command::Receive(arguments) => receive::run(&arguments, screen),
         Command::Pki(arguments) => pki::run(arguments, screen),
         Command::Plan(arguments) => planning::run(&arguments, screen),
         Command::Apply(arguments) => node_commands::apply(&arguments, screen),

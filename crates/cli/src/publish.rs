@@ -6,7 +6,8 @@
 //! STORE/manifest.json                  what there is; written last
 //! ```
 //!
-//! Bundles (`--bundle`) lie in a store under their digest, and no manifest names them: user data does.
+//! Bundles (`--bundle`) lie in a store under their digest, and no manifest names them: user data does. So does a document for
+//! Ignition (`--ignition`), to which a presigned address leads.
 //!
 //! Killed anywhere, a store has its old manifest or its new one, and everything that this names. (Between the two documents,
 //! whoever verifies is told that signature and manifest do not fit, and asks again.) Publishing the same again changes nothing.
@@ -15,6 +16,7 @@ pub(crate) mod args;
 pub(crate) mod artefacts;
 mod bundles;
 mod extension;
+mod ignition;
 mod inspect;
 mod target;
 
@@ -83,6 +85,9 @@ enum Content {
 pub(crate) fn publish(arguments: &PublishArguments, screen: &Screen) -> Outcome {
     if !arguments.bundles.is_empty() {
         return bundles::publish_bundles(arguments, screen);
+    }
+    if let Some(document) = &arguments.ignition {
+        return ignition::publish_ignition(document, arguments, screen);
     }
     let ready = arguments.artefacts.iter().map(|addition| prepare(addition, arguments));
     let ready = ready.chain(arguments.extensions.iter().map(|addition| make(addition, arguments)));

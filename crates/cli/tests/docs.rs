@@ -4,12 +4,13 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 23] = [
     "verify-image",
     "try",
     "check",
@@ -31,6 +32,8 @@ const COMMANDS: [&str; 21] = [
     "completions",
     "publish",
     "artefacts",
+    "push",
+    "receive",
 ];
 
 fn document(name: &str) -> String {
@@ -49,7 +52,9 @@ fn the_generated_parts_are_what_the_code_says() {
 #[test]
 fn every_command_has_a_manual_page_that_man_can_read() {
     let pages = pages::manual();
-    for command in COMMANDS.iter().filter(|command| !["gate", "network", "spend-credentials"].contains(command)) {
+    for command in
+        COMMANDS.iter().filter(|command| !["gate", "network", "spend-credentials", "receive"].contains(command))
+    {
         assert!(pages.iter().any(|(name, _)| *name == format!("nodestrap-{command}.1")), "{command}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -165,11 +170,26 @@ impl Desk {
         std::fs::write(desk.path("release-secret.asc"), support::openpgp::secret(&key)).unwrap();
         std::fs::write(desk.path("release.asc"), support::openpgp::public(&key)).unwrap();
         std::fs::write(desk.path("kubelet"), "a program").unwrap();
+        desk.stand_in_for_ssh();
         desk
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// What examples push goes into a folder, whatever host they name.
+    fn stand_in_for_ssh(&self) {
+        std::fs::create_dir_all(self.path("assets")).unwrap();
+        std::fs::create_dir_all(self.path("node")).unwrap();
+        std::fs::write(self.path("assets/bootkube.sh"), "#!/usr/bin/bash\n").unwrap();
+        let script = format!(
+            "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nif [ \"$1\" = sudo ]; then shift 2; fi\nshift\n\
+             exec {BINARY} \"$@\" --root {}\n",
+            self.path("node").display()
+        );
+        std::fs::write(self.path("bin/ssh"), script).unwrap();
+        std::fs::set_permissions(self.path("bin/ssh"), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     #[track_caller]

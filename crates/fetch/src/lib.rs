@@ -7,6 +7,7 @@
 //! | a service that is asked several things ([`Dialogue`]) | one connection, no redirects; what an answer is worth is the caller's to say |
 //! | a webhook ([`post`]) | one POST until somebody takes it |
 //! | those who publish ([`Bucket`]) | put, look, list and delete in an S3 store |
+//! | those who push ([`assets`]) | a folder, as bytes that another program carries, and its place on a node |
 //!
 //! Fails with an error that names every mirror with the reason it was given up for, and says what to do.
 //!
@@ -21,6 +22,7 @@
 //! Nothing is used before it is verified. The query of a URL may be a signature that opens a store, so it never appears in a
 //! message; nor does a key, a token or a password.
 
+pub mod assets;
 mod bucket;
 mod connect;
 mod content;
@@ -60,7 +62,7 @@ pub use mirrors::Notice;
 pub use pace::Slowest;
 pub use post::{Post, PostError, post};
 pub use proxy::Proxy;
-pub use s3::{S3, S3Settings, Style};
+pub use s3::{LONGEST_PRESIGNED, PresignError, S3, S3Settings, Style};
 pub use secret::Secret;
 pub use sigv4::Credentials;
 pub use sink::{Sink, SinkError};

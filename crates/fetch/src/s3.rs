@@ -1,6 +1,6 @@
 //! Stores that speak S3: where an object is, how a question is signed, and what their refusals mean.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -8,7 +8,9 @@ use crate::error::Reason;
 use crate::exchange::Dialect;
 use crate::location::Location;
 use crate::place::Target;
-use crate::sigv4::{Canonical, Credentials, Scope, authorization, canonical_query, encoded, timestamp};
+use crate::sigv4::{
+    Canonical, Credentials, Scope, authorization, canonical_query, encoded, presigned_query, timestamp,
+};
 
 /// More than any refusal has.
 pub(crate) const ERROR_LIMIT: usize = 64 * 1024;
@@ -104,6 +106,41 @@ impl S3<'_> {
             headers.iter().try_for_each(|(name, value)| add(&mut signed, name, value))?;
         }
         Ok(Target { location, authorization: signed, dialect: Dialect::S3 })
+    }
+}
+
+/// For how long an address may be signed; no store takes more.
+pub const LONGEST_PRESIGNED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// No address that anybody could use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PresignError {
+    #[error("{place:?} cannot be signed: {why}")]
+    Place { place: String, why: &'static str },
+    #[error("an address can be signed for a second at least and for 7 days at most")]
+    Expires,
+    #[error("an address can only be signed with a key")]
+    NoKey,
+}
+
+impl S3<'_> {
+    /// The address (http or https, as the endpoint is) at which anybody can fetch `s3://BUCKET/KEY` from now until it expires, or
+    /// until the credentials end that signed it: those of an instance role do so within hours. It is a secret.
+    pub fn presign(&self, place: &str, expires: Duration) -> Result<String, PresignError> {
+        let refused = |why| PresignError::Place { place: place.to_owned(), why };
+        let object = place.strip_prefix("s3://").ok_or("it is not s3://BUCKET/KEY").and_then(Object::parse);
+        let object = object.map_err(refused)?;
+        if expires < Duration::from_secs(1) || expires > LONGEST_PRESIGNED {
+            return Err(PresignError::Expires);
+        }
+        let Some(credentials) = self.credentials else { return Err(PresignError::NoKey) };
+        let bare = self.settings.location(&object, &[]).map_err(refused)?;
+        let time = timestamp((self.now)());
+        let scope = Scope { region: &self.settings.region, service: "s3", time: &time };
+        let query = presigned_query(bare.target(), bare.authority(), credentials, &scope, expires);
+        let query: Vec<(&str, &str)> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let scheme = if bare.is_https() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}{}?{}", bare.authority(), bare.target(), canonical_query(&query)))
     }
 }
 
@@ -248,6 +285,33 @@ mod tests {
         assert!(!format!("{:?} {authorization}", target.authorization).contains("canary"));
         let Ok(open) = S3 { credentials: None, ..s3 }.target("GET", &object, &[], &[]) else { panic!("no target") };
         assert!(open.authorization.is_empty());
+    }
+
+    #[test]
+    fn an_address_is_signed_for_as_long_as_a_store_takes_it() {
+        let settings = S3Settings { region: "eu-central-1".to_owned(), endpoint: None, style: Style::Host };
+        let credentials = Credentials {
+            access_key: "AK".to_owned(),
+            secret_key: Secret::new("canary"),
+            session_token: Some(Secret::new("a/token")),
+        };
+        let s3 = S3 { settings: &settings, credentials: Some(&credentials), now: &|| SystemTime::UNIX_EPOCH };
+        let hour = Duration::from_secs(3600);
+        let address = s3.presign("s3://nodes/a dir/doc.ign", hour).unwrap();
+        let start = "https://nodes.s3.eu-central-1.amazonaws.com/a%20dir/doc.ign?X-Amz-Algorithm=AWS4-HMAC-SHA256&";
+        assert!(address.starts_with(start), "{address}");
+        assert!(
+            address.contains("&X-Amz-Expires=3600&") && address.contains("&X-Amz-Security-Token=a%2Ftoken&"),
+            "{address}"
+        );
+        assert!(!address.contains("canary"));
+        for expires in [Duration::ZERO, LONGEST_PRESIGNED + hour] {
+            assert_eq!(s3.presign("s3://nodes/doc", expires), Err(PresignError::Expires));
+        }
+        for wrong in ["https://nodes/doc", "s3://nodes", "s3://nodes/", "s3://Nodes/doc", "s3://nodes/../doc"] {
+            assert!(matches!(s3.presign(wrong, hour), Err(PresignError::Place { .. })), "{wrong}");
+        }
+        assert_eq!(S3 { credentials: None, ..s3 }.presign("s3://nodes/doc", hour), Err(PresignError::NoKey));
     }
 
     #[test]

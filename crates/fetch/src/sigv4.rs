@@ -1,4 +1,4 @@
-//! AWS Signature Version 4, by headers: pure, the clock is an argument.
+//! AWS Signature Version 4, by headers or by an address: pure, the clock is an argument.
 //!
 //! The canonical form of a request is hashed, and the hash is signed with a key that is derived from the secret, the day, the
 //! region and the service. What is signed: the method, the path, the query, and the headers that are given here.
@@ -41,20 +41,60 @@ pub(crate) struct Scope<'a> {
 
 /// The value of the header `Authorization`.
 pub(crate) fn authorization(request: &Canonical<'_>, credentials: &Credentials, scope: &Scope<'_>) -> String {
-    let day = scope.time.split('T').next().unwrap_or_default();
-    let scoped = format!("{day}/{}/{}/aws4_request", scope.region, scope.service);
     let (canonical, signed) = canonical(request);
+    format!(
+        "AWS4-HMAC-SHA256 Credential={}, SignedHeaders={signed}, Signature={}",
+        credential(credentials, scope),
+        signature(&canonical, credentials, scope)
+    )
+}
+
+/// The query of a GET that anybody may send until it expires: a signature that stands in the address. The address itself is
+/// then a secret.
+pub(crate) fn presigned_query(
+    path: &str,
+    host: &str,
+    credentials: &Credentials,
+    scope: &Scope<'_>,
+    expires: Duration,
+) -> Vec<(&'static str, String)> {
+    let mut query = vec![
+        ("X-Amz-Algorithm", "AWS4-HMAC-SHA256".to_owned()),
+        ("X-Amz-Credential", credential(credentials, scope)),
+        ("X-Amz-Date", scope.time.to_owned()),
+        ("X-Amz-Expires", expires.as_secs().to_string()),
+        ("X-Amz-SignedHeaders", "host".to_owned()),
+    ];
+    query.extend(credentials.session_token.as_ref().map(|token| ("X-Amz-Security-Token", token.expose().to_owned())));
+    let pairs: Vec<(&str, &str)> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let headers = [("host", host)];
+    // Nobody knows yet what will be sent along.
+    let request = Canonical { method: "GET", path, query: &pairs, headers: &headers, body: "UNSIGNED-PAYLOAD" };
+    let (canonical, _) = canonical(&request);
+    query.push(("X-Amz-Signature", signature(&canonical, credentials, scope)));
+    query
+}
+
+fn credential(credentials: &Credentials, scope: &Scope<'_>) -> String {
+    format!("{}/{}", credentials.access_key, scoped(scope))
+}
+
+fn scoped(scope: &Scope<'_>) -> String {
+    format!("{}/{}/{}/aws4_request", day(scope), scope.region, scope.service)
+}
+
+fn day<'a>(scope: &Scope<'a>) -> &'a str {
+    scope.time.split('T').next().unwrap_or_default()
+}
+
+fn signature(canonical: &str, credentials: &Credentials, scope: &Scope<'_>) -> String {
     let hash = HEXLOWER.encode(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
-    let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{scoped}\n{hash}", scope.time);
+    let to_sign = format!("AWS4-HMAC-SHA256\n{}\n{}\n{hash}", scope.time, scoped(scope));
     let secret = format!("AWS4{}", credentials.secret_key.expose());
-    let key = [day, scope.region, scope.service, "aws4_request", &to_sign]
+    let key = [day(scope), scope.region, scope.service, "aws4_request", &to_sign]
         .iter()
         .fold(secret.into_bytes(), |key, part| keyed(&key, part));
-    format!(
-        "AWS4-HMAC-SHA256 Credential={}/{scoped}, SignedHeaders={signed}, Signature={}",
-        credentials.access_key,
-        HEXLOWER.encode(&key)
-    )
+    HEXLOWER.encode(&key)
 }
 
 fn keyed(key: &[u8], text: &str) -> Vec<u8> {
@@ -156,6 +196,23 @@ mod tests {
             sign("GET", "/", &[("max-keys", "2"), ("prefix", "J")], &[], EMPTY),
             "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"
         );
+    }
+
+    /// The example of "Authenticating Requests: Using Query Parameters" in the S3 API reference.
+    #[test]
+    fn an_address_is_signed_as_in_the_manual() {
+        let credentials = key("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
+        let scope = Scope { region: "us-east-1", service: "s3", time: "20130524T000000Z" };
+        let host = "examplebucket.s3.amazonaws.com";
+        let query = presigned_query("/test.txt", host, &credentials, &scope, Duration::from_secs(86_400));
+        let (last, signature) = query.last().unwrap();
+        assert_eq!(*last, "X-Amz-Signature");
+        assert_eq!(signature, "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404");
+        let pairs: Vec<(&str, &str)> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert!(canonical_query(&pairs).contains(
+            "X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20130524T000000Z\
+             &X-Amz-Expires=86400&"
+        ));
     }
 
     /// From AWS's `aws-sig-v4-test-suite`.

@@ -11,7 +11,8 @@
 //!
 //! The same archive gives the same tree, whoever unpacks it and when: owners and times are not taken over, folders are
 //! 0755, files are 0755 if their owner may execute them and 0644 if not. What other programs could read in another way, or
-//! what does not belong into a tree of programs, is refused and never repaired.
+//! what does not belong into a tree of programs, is refused and never repaired. [`Form::Assets`] keeps modes, because there
+//! are secrets among the files, and takes no links.
 
 mod archive;
 mod error;
@@ -29,7 +30,7 @@ use archive::{Archive, Member};
 pub use error::UnpackError;
 pub use listing::{Difference, Entry, EntryKind, Listing};
 use source::Source;
-use tree::Tree;
+use tree::{Modes, Tree};
 
 /// What the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub enum Form<'a> {
     Program { name: &'a str },
     /// An archive of tar (ustar, GNU or PAX), compressed by gzip.
     TarGz,
+    /// An archive of tar as it is, of files and folders with the modes that they shall have; each folder comes before what is
+    /// in it.
+    Assets,
 }
 
 /// What an archive may ask of this machine.
@@ -67,13 +71,15 @@ pub fn unpack(
     folder: &dyn Folder,
     limits: &Limits,
 ) -> Result<Listing, UnpackError> {
-    let mut tree = Tree::new(folder, limits);
+    let modes = if form == Form::Assets { Modes::AsPacked } else { Modes::Usual };
+    let mut tree = Tree::new(folder, limits, modes);
     match form {
         Form::Program { name } => {
             let mut source = Source::plain(reader, limits);
             tree.add_program(name, &mut source)?;
         }
         Form::TarGz => unpack_archive(&mut Archive::new(Source::gzip(reader, limits), limits), &mut tree)?,
+        Form::Assets => unpack_archive(&mut Archive::new(Source::plain(reader, limits), limits), &mut tree)?,
     }
     Ok(tree.into_listing())
 }
@@ -81,7 +87,7 @@ pub fn unpack(
 fn unpack_archive(archive: &mut Archive<'_>, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
     while let Some(member) = archive.next()? {
         match member {
-            Member::Folder { path } => tree.add_folder(&path)?,
+            Member::Folder { path, mode } => tree.add_folder(&path, mode)?,
             Member::File { path, mode, size } => {
                 tree.add_file(&path, mode, size, archive.source())?;
                 archive.skip_padding(size)?;

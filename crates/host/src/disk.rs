@@ -126,6 +126,8 @@ pub trait Disk: Send + Sync {
     fn symlink(&self, target: &str, path: &Path) -> Result<(), DiskError>;
     /// Replaces the destination in one step.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
+    /// Two things in one folder take each other's name, in one step: nobody ever finds a name without a thing.
+    fn exchange(&self, one: &Path, other: &Path) -> Result<(), DiskError>;
     /// `false` if nothing was there. Folders only when empty.
     fn remove(&self, path: &Path) -> Result<bool, DiskError>;
     /// What is at the path and all that lies below, names first that lie deepest; `false` if nothing was there. Links are

@@ -216,6 +216,7 @@ fn prepare(install: bool) -> Result<()> {
     lab::prepare_releases(&lab::prepare()?)?;
     lab::Consumers::open()?.prepare()?;
     lab::cache::object_store()?;
+    lab::cache::sshd()?;
     say!("everything is in {}", lab::cache_folder()?.display());
     Ok(())
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fetch::{
-    Bucket, Credentials, Digest, Download, FetchError, Mixing, Network, Notice, Patience, S3, S3Settings, Secret, Sink,
-    SinkError, Slowest, Stored, Style, Upload, download,
+    Bucket, Credentials, Digest, Download, FetchError, Mixing, Network, Notice, Patience, Request, S3, S3Settings,
+    Secret, Sink, SinkError, Slowest, Stored, Style, Upload, download, fetch,
 };
 use lab::ObjectStore;
 use lab::metadata::Role;
@@ -148,6 +148,48 @@ impl Visitor {
 
 fn place(key: &str) -> String {
     format!("s3://{BUCKET}/{key}")
+}
+
+/// As Ignition does it, which has no key: the address is all it knows.
+fn fetch_plainly(address: &str) -> Result<Vec<u8>, FetchError> {
+    let request = Request {
+        what: "the thing",
+        urls: &[address.to_owned()],
+        network: Network::default(),
+        limit: SIZE,
+        patience: Patience::new(Duration::from_secs(2)),
+        random: &|| u64::MAX / 2,
+        tell: &|_| {},
+    };
+    fetch(&request, |body| Ok::<_, std::convert::Infallible>(body.to_vec()))
+}
+
+#[test]
+fn a_presigned_address_opens_one_object_to_everybody_until_it_expires() {
+    if !lab::require() {
+        return;
+    }
+    let store = ObjectStore::start(&[BUCKET]).expect("a store");
+    let visitor = Visitor::of(store.endpoint());
+    visitor.put("user data/sha512-ab+c.ign", b"{}");
+    let presign = |visitor: &Visitor, seconds| {
+        let sign = |bucket: &Bucket<'_>| {
+            let s3 = bucket.network.s3.expect("a bucket");
+            s3.presign(&place("user data/sha512-ab+c.ign"), Duration::from_secs(seconds))
+        };
+        visitor.bucket(sign).expect("it can be signed")
+    };
+    let address = presign(&visitor, 600);
+    assert_eq!(fetch_plainly(&address).expect("it opens"), b"{}");
+    let other = address.replace("sha512-ab", "sha512-cd");
+    let bare = address.split('?').next().expect("an address");
+    let stretched = address.replace("X-Amz-Expires=600", "X-Amz-Expires=6000");
+    for closed in [other.as_str(), bare, &stretched] {
+        fetch_plainly(closed).expect_err("it opens something else");
+    }
+    let hour_ago = Visitor { behind: Duration::from_secs(3600), ..Visitor::of(store.endpoint()) };
+    assert_eq!(fetch_plainly(&presign(&hour_ago, 7200)).expect("it still holds"), b"{}");
+    fetch_plainly(&presign(&hour_ago, 60)).expect_err("it has expired");
 }
 
 #[test]

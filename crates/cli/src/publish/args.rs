@@ -14,7 +14,7 @@ pub(crate) struct PublishArguments {
     #[command(flatten)]
     pub(super) store: StoreArguments,
     /// An artefact (repeatable): a program, an archive (tar.gz) with programs inside, or the image (squashfs) of a system extension.
-    #[arg(long = "add", value_name = "NAME@VERSION=FILE", required_unless_present_any = ["bundles", "extensions"])]
+    #[arg(long = "add", value_name = "NAME@VERSION=FILE", required_unless_present_any = ["bundles", "extensions", "ignition"])]
     pub(super) artefacts: Vec<Addition>,
     /// Make the image of a system extension for Flatcar, and publish it (repeatable): what lies under FOLDER/usr is in it.
     #[arg(long = "make-sysext", value_name = "NAME@VERSION=FOLDER")]
@@ -23,6 +23,13 @@ pub(crate) struct PublishArguments {
     /// by which user data leads to it.
     #[arg(long = "bundle", value_name = "FILE", conflicts_with_all = ["artefacts", "extensions", "key", "unsigned", "out"])]
     pub(super) bundles: Vec<PathBuf>,
+    /// User data for Ignition, as `nodestrap render --format ignition` writes it: it is stored under its digest, and the small
+    /// document that leads to it, to be given to machines, is printed. Anybody who has that can read it, until it expires.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["artefacts", "extensions", "bundles", "key", "unsigned", "out"])]
+    pub(super) ignition: Option<PathBuf>,
+    /// For how long machines can fetch it (s, m, h, d; at most 7d, and with the key of a role no longer than that itself).
+    #[arg(long, value_name = "TIME", default_value = "1h", requires = "ignition", value_parser = parse_lifetime)]
+    pub(super) expires: Duration,
     /// What the machines are made of, for which these artefacts are.
     #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", value_parser = parse_word::<Architecture>)]
     pub(super) architecture: Architecture,
@@ -33,7 +40,7 @@ pub(crate) struct PublishArguments {
     #[arg(long, value_name = "ROLE", value_parser = parse_word::<Role>)]
     pub(super) role: Option<Role>,
     /// The secret OpenPGP key that signs the manifest, as `gpg --export-secret-keys` writes it.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["unsigned", "bundles"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["unsigned", "bundles", "ignition"])]
     pub(super) key: Option<PathBuf>,
     /// A file with the passphrase of the key, if it has one.
     #[arg(long, value_name = "FILE", requires = "key")]

@@ -230,6 +230,23 @@ impl Target {
         }
     }
 
+    /// The address at which a machine without any key can fetch an object until it expires: over https only.
+    pub(super) fn presign(&self, name: &str, expires: Duration) -> anyhow::Result<String> {
+        if matches!(self, Self::Folder { .. }) {
+            anyhow::bail!("a folder has no address that a machine could be given; use a bucket (s3://…)");
+        }
+        let address = self.in_bucket(|bucket| {
+            let s3 = bucket.network.s3.context("this store is no bucket")?;
+            Ok(s3.presign(&self.place_of(name), expires)?)
+        })?;
+        // What user data holds is secret, and so is the address.
+        anyhow::ensure!(
+            address.starts_with("https://"),
+            "the endpoint of the bucket is not https, which user data needs"
+        );
+        Ok(address)
+    }
+
     fn upload(
         &self,
         name: &str,

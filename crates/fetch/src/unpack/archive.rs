@@ -19,10 +19,24 @@ const CHECKSUM_FIELD: std::ops::Range<usize> = 148..156;
 
 /// One entry that may be unpacked, if nothing is in its way. The content of a file comes next from the source.
 pub(super) enum Member {
-    Folder { path: String },
-    File { path: String, mode: u32, size: u64 },
-    Link { path: String, target: String },
-    HardLink { path: String, existing: String },
+    /// What is no number is no mode.
+    Folder {
+        path: String,
+        mode: Option<u32>,
+    },
+    File {
+        path: String,
+        mode: u32,
+        size: u64,
+    },
+    Link {
+        path: String,
+        target: String,
+    },
+    HardLink {
+        path: String,
+        existing: String,
+    },
 }
 
 /// What headers before that of an entry say about it.
@@ -187,7 +201,7 @@ impl<'a> Archive<'a> {
                 Member::Link { path, target }
             }
             b'3' | b'4' => return Err(UnpackError::Device { entry }),
-            b'5' => Member::Folder { path },
+            b'5' => Member::Folder { path, mode: header.mode().ok() },
             b'6' => return Err(UnpackError::NamedPipe { entry }),
             b'S' => return Err(UnpackError::Sparse { entry }),
             other => return Err(UnpackError::UnknownKind { entry, kind: char::from(other) }),

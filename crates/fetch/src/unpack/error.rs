@@ -62,6 +62,10 @@ pub enum UnpackError {
     #[error("{entry:?} is a folder and then something else")]
     FolderReplaced { entry: String },
 
+    #[error("{entry:?} is a link: only files and folders are taken here")]
+    Link { entry: String },
+    #[error("{entry:?} comes before the folder that it is in")]
+    FolderComesLate { entry: String },
     #[error("{entry:?} is a device")]
     Device { entry: String },
     #[error("{entry:?} is a named pipe")]

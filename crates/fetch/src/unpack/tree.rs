@@ -17,12 +17,24 @@ const FOLDER_MODE: u32 = 0o755;
 const PROGRAM_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 const OWNER_EXECUTES: u32 = 0o100;
+const OWNER_USES: u32 = 0o700;
+const PERMISSIONS: u32 = 0o777;
 /// Written at once.
 const PIECE: usize = 128 * 1024;
+
+/// Which modes files and folders get.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Modes {
+    /// Those of programs and what they read.
+    Usual,
+    /// Those of the archive; only folders that their owner could not use get the owner's bits.
+    AsPacked,
+}
 
 pub(super) struct Tree<'a> {
     folder: &'a dyn Folder,
     limits: Limits,
+    modes: Modes,
     entries: BTreeMap<String, Known>,
     total: u64,
     piece: Vec<u8>,
@@ -42,8 +54,8 @@ enum Naming {
 }
 
 impl<'a> Tree<'a> {
-    pub(super) fn new(folder: &'a dyn Folder, limits: &Limits) -> Self {
-        Self { folder, limits: *limits, entries: BTreeMap::new(), total: 0, piece: vec![0; PIECE] }
+    pub(super) fn new(folder: &'a dyn Folder, limits: &Limits, modes: Modes) -> Self {
+        Self { folder, limits: *limits, modes, entries: BTreeMap::new(), total: 0, piece: vec![0; PIECE] }
     }
 
     pub(super) fn into_listing(self) -> Listing {
@@ -51,10 +63,11 @@ impl<'a> Tree<'a> {
         Listing { entries, total: self.total }
     }
 
-    pub(super) fn add_folder(&mut self, path: &str) -> Result<(), UnpackError> {
+    pub(super) fn add_folder(&mut self, path: &str, mode: Option<u32>) -> Result<(), UnpackError> {
         self.make_way(path)?;
+        let mode = self.folder_mode(path, mode)?;
         match self.entries.get_mut(path) {
-            None => self.make_folder(path, Naming::Explicit),
+            None => self.make_folder(path, mode, Naming::Explicit),
             Some(Known { naming: naming @ Naming::OnTheWay, .. }) => {
                 *naming = Naming::Explicit;
                 Ok(())
@@ -83,11 +96,35 @@ impl<'a> Tree<'a> {
         if size > self.limits.total.saturating_sub(self.total) {
             return Err(UnpackError::TooLarge { entry: path.to_owned(), limit: self.limits.total });
         }
-        let mode = if mode & OWNER_EXECUTES == 0 { FILE_MODE } else { PROGRAM_MODE };
+        let mode = match self.modes {
+            Modes::AsPacked => mode,
+            Modes::Usual if mode & OWNER_EXECUTES == 0 => FILE_MODE,
+            Modes::Usual => PROGRAM_MODE,
+        };
         self.write(path, mode, Some(size), source)
     }
 
+    fn folder_mode(&self, path: &str, packed: Option<u32>) -> Result<u32, UnpackError> {
+        let entry = || path.to_owned();
+        match (self.modes, packed) {
+            (Modes::Usual, _) => Ok(FOLDER_MODE),
+            (Modes::AsPacked, None) => Err(UnpackError::Header { entry: entry(), why: "its mode is no number" }),
+            (Modes::AsPacked, Some(mode)) if mode & !PERMISSIONS != 0 => {
+                Err(UnpackError::SpecialMode { entry: entry(), mode })
+            }
+            (Modes::AsPacked, Some(mode)) => Ok(mode | OWNER_USES),
+        }
+    }
+
+    fn refuse_links(&self, path: &str) -> Result<(), UnpackError> {
+        match self.modes {
+            Modes::Usual => Ok(()),
+            Modes::AsPacked => Err(UnpackError::Link { entry: path.to_owned() }),
+        }
+    }
+
     pub(super) fn add_link(&mut self, path: &str, target: &str) -> Result<(), UnpackError> {
+        self.refuse_links(path)?;
         self.make_way(path)?;
         self.refuse_existing(path)?;
         self.folder.symlink(target, Path::new(path)).map_err(|source| place(path, source))?;
@@ -95,6 +132,7 @@ impl<'a> Tree<'a> {
     }
 
     pub(super) fn add_hard_link(&mut self, path: &str, existing: &str) -> Result<(), UnpackError> {
+        self.refuse_links(path)?;
         self.make_way(path)?;
         self.refuse_existing(path)?;
         let kind = match self.entries.get(existing) {
@@ -142,15 +180,18 @@ impl<'a> Tree<'a> {
                 Some(EntryKind::File { .. }) => {
                     return Err(UnpackError::BelowFile { entry: path.to_owned(), file: above.to_owned() });
                 }
-                None => self.make_folder(above, Naming::OnTheWay)?,
+                None if self.modes == Modes::AsPacked => {
+                    return Err(UnpackError::FolderComesLate { entry: path.to_owned() });
+                }
+                None => self.make_folder(above, FOLDER_MODE, Naming::OnTheWay)?,
             }
         }
         Ok(())
     }
 
-    fn make_folder(&mut self, path: &str, naming: Naming) -> Result<(), UnpackError> {
-        self.folder.make_folder(Path::new(path), FOLDER_MODE).map_err(|source| place(path, source))?;
-        self.know(path, EntryKind::Folder { mode: FOLDER_MODE }, naming)
+    fn make_folder(&mut self, path: &str, mode: u32, naming: Naming) -> Result<(), UnpackError> {
+        self.folder.make_folder(Path::new(path), mode).map_err(|source| place(path, source))?;
+        self.know(path, EntryKind::Folder { mode }, naming)
     }
 
     fn refuse_existing(&self, path: &str) -> Result<(), UnpackError> {

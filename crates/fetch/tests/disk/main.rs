@@ -6,6 +6,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "processes of one test tell each other what they did")]
 
+mod assets;
 mod crashes;
 mod honest;
 mod processes;

@@ -323,6 +323,11 @@ impl Disk for FakeDisk {
         self.change("rename to", to, what, |tree, _| tree.rename(from, to))
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> Result<(), DiskError> {
+        let what = format!("exchange {} {}", text(one), text(other));
+        self.change("exchange", other, what, |tree, _| tree.exchange(one, other))
+    }
+
     fn remove(&self, path: &Path) -> Result<bool, DiskError> {
         let what = format!("remove {}", text(path));
         self.change("remove", path, what, |tree, _| tree.remove(path))

@@ -353,6 +353,16 @@ impl Tree {
         self.set_name(from.folder, &from.name, None)
     }
 
+    pub(super) fn exchange(&mut self, one: &Path, other: &Path) -> io::Result<()> {
+        let (one, other) = (self.place(one, false)?, self.place(other, false)?);
+        let (Some(first), Some(second)) = (one.found, other.found) else { return Err(io::ErrorKind::NotFound.into()) };
+        if one.folder != other.folder {
+            return Err(io::Error::from_raw_os_error(EXDEV));
+        }
+        self.set_name(one.folder, &one.name, Some(second))?;
+        self.set_name(other.folder, &other.name, Some(first))
+    }
+
     pub(super) fn remove(&mut self, path: &Path) -> io::Result<bool> {
         let place = match self.place(path, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

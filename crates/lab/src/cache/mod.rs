@@ -5,6 +5,7 @@
 
 mod consumers;
 mod container_linux;
+mod debian_files;
 mod images;
 mod layer;
 mod minimal;
@@ -14,7 +15,6 @@ mod programs;
 mod red_hat;
 mod release;
 mod root;
-mod snapd;
 
 use std::path::PathBuf;
 
@@ -195,7 +195,12 @@ pub(crate) fn package_repositories(cache: &Cache, manager: PackageManager) -> Re
 
 /// snapd from Debian, in the folder `root`; made when it is first asked for.
 pub(crate) fn snapd() -> Result<PathBuf> {
-    snapd::part().ensure(&cache_folder()?)
+    debian_files::snapd().ensure(&cache_folder()?)
+}
+
+/// sshd, ssh and scp from Debian, in the folder `root`; made when it is first asked for.
+pub fn sshd() -> Result<PathBuf> {
+    debian_files::sshd().ensure(&cache_folder()?)
 }
 
 /// The program versitygw, a server that speaks S3; made when it is first asked for.

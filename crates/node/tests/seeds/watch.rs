@@ -164,6 +164,9 @@ impl Disk for Watched {
         }
         self.after(self.disk.rename(from, to))
     }
+    fn exchange(&self, one: &Path, other: &Path) -> Result<(), DiskError> {
+        self.after(self.disk.exchange(one, other))
+    }
     fn remove(&self, path: &Path) -> Result<bool, DiskError> {
         match self.defect {
             Defect::GateStays if path == Path::new(GATE) => Ok(true),
