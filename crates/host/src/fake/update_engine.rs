@@ -191,7 +191,7 @@ mod tests {
         let failed = Why::Failed { at: Operation::Downloading };
         assert_eq!(ask(&engine).unwrap(), NextOs::NothingStaged(failed));
         engine.find(Finds::Hang(Operation::Downloading));
-        let told = "update by update_engine did not end within 60s; the last that it said was DOWNLOADING";
+        let told = "update by update_engine did not end within 60s; the last that it said was DOWNLOADING (0 %)";
         assert_eq!(ask(&engine).unwrap_err().to_string(), told);
         engine.find(Finds::Version(version()));
         assert_eq!(ask(&engine).unwrap(), NextOs::Staged(version()));
