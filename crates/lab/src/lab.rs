@@ -16,7 +16,7 @@ use crate::command::{stdout_of, stdout_with_input};
 use crate::control_plane::{ControlPlane, Program, START_DEADLINE, bootstrap_objects, log_path, log_tails};
 use crate::identities::Identities;
 use crate::metadata::{Instance, MetadataServer};
-use crate::network::{API_SERVER_URL, HUB_MEMBER, create_hub, inside, listen_as_metadata_service};
+use crate::network::{API_SERVER_URL, HUB_MEMBER, create_hub, inside, listen_as_metadata_service, within};
 use crate::node::{Node, NodeOptions};
 use crate::node_root::{random_hex_128, write_file};
 use crate::process::{ProcessId, reap_in_background, spawn_logged};
@@ -244,6 +244,11 @@ impl Lab {
     /// A program in the network of the hub, where the API server is; it sees the files of this machine.
     pub fn hub_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         inside(&self.name, HUB_MEMBER, program)
+    }
+
+    /// Runs this where the API server is: what it connects to, it connects to from there.
+    pub fn in_hub<T: Send + 'static>(&self, act: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        within(&self.name, HUB_MEMBER, act)
     }
 
     /// A web server in the hub, empty as yet.

@@ -148,7 +148,12 @@ pub(crate) fn connect_inside(lab: &str, member: &str, address: SocketAddr) -> Re
     within(lab, member, move || TcpStream::connect(address).with_context(|| format!("connecting to {address}")))
 }
 
-fn within<T: Send + 'static>(lab: &str, member: &str, act: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// On a thread of its own, which is in the namespace for as long as it lasts.
+pub(crate) fn within<T: Send + 'static>(
+    lab: &str,
+    member: &str,
+    act: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let path = namespace_path(lab, member);
     let enter = move || -> Result<T> {
         let namespace = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
