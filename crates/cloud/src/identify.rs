@@ -148,13 +148,7 @@ fn place(setting: Setting, disk: &dyn Disk, volumes: &dyn Volumes) -> Result<Ide
         _ => None,
     };
     let Some(sought) = sought else { return Ok(Identified { platform, by, place: Place::Elsewhere, address }) };
-    let Search { volume, unreadable } = match volumes.open_labelled(sought) {
-        // It may be anybody's, and the platform has a service that can be asked all the same.
-        Err(error) if platform == Platform::OpenStack && error.may_pass() => {
-            Search { volume: None, unreadable: vec![error.to_string()] }
-        }
-        searched => searched?,
-    };
+    let Search { volume, unreadable } = volumes.open_labelled(sought)?;
     let place = volume.map_or(Place::Elsewhere, Place::Volume);
     Ok(Identified { platform, by: told(by, &unreadable), place, address })
 }

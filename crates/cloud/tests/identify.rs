@@ -118,15 +118,6 @@ fn a_drive_and_a_volume_of_two_platforms_are_as_ambiguous_and_a_setting_decides(
 }
 
 #[test]
-fn a_config_drive_that_cannot_be_read_leaves_the_service_of_a_platform_that_is_known() {
-    let below = format!("{}/x", DRIVE.0);
-    let disk = machine(&[(below.as_str(), ""), ("/etc/nodestrap/platform", "openstack")]);
-    let identified = identify(&disk).expect("the service can still be asked");
-    assert!(identified.platform == Platform::OpenStack && identified.is_remote());
-    assert!(identified.by.contains("by-label/config-2"), "what was passed over is told: {}", identified.by);
-}
-
-#[test]
 fn a_config_drive_that_cannot_be_read_does_not_hide_a_volume_of_another_platform() {
     // A folder where the file should be: reading it fails, and not because nothing is there.
     let below = format!("{}/x", DRIVE.0);
