@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::{Content, Written};
 use crate::document::harmless_reason;
 use crate::extension::Extension;
+use crate::follow::Follow;
 use crate::idle::IdleUnit;
 use crate::json::pretty;
 use crate::names::{AbsolutePath, InvalidName, Secret, UnitName};
@@ -78,12 +79,15 @@ pub struct Bundle {
     /// Programs that the bootstrap brings in images. Sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<Extension>,
-    /// Where there are trees or extensions.
+    /// Where there are trees, extensions or addons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub downloads: Option<Downloads>,
     /// Programs that the package manager of the system brings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Packages>,
+    /// What the node finds out by itself before its gate opens. `None`: everything was decided when the bundle was rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<Follow>,
     pub gate: Gate,
     pub join: Join,
     #[serde(default, skip_serializing_if = "Option::is_none")]

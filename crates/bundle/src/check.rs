@@ -10,7 +10,7 @@ use crate::extension::{EXTENSION_LINKS_FOLDER, EXTENSIONS_FOLDER};
 use crate::gate::{SEAL, is_variable_name};
 use crate::names::AbsolutePath;
 use crate::tree::{Artefact, TREES_FOLDER};
-use crate::vocabulary::{ArtefactForm, PackageManager};
+use crate::vocabulary::{ArtefactForm, GateFact, PackageManager};
 
 /// The one mode of a secret file.
 const SECRET_MODE: u32 = 0o600;
@@ -36,7 +36,8 @@ pub(crate) fn validate_bundle(bundle: &Bundle) -> Result<(), BundleError> {
     validate_hooks(bundle)?;
     validate_trees(bundle, &files)?;
     validate_extensions(bundle, &files)?;
-    validate_packages(bundle)
+    validate_packages(bundle)?;
+    validate_follow(bundle)
 }
 
 fn validate_text(field: &'static str, text: &str) -> Result<(), BundleError> {
@@ -144,6 +145,20 @@ fn validate_packages(bundle: &Bundle) -> Result<(), BundleError> {
         true => Err(BundleError::Runtime { problem: "is said to be a package, and is none" }),
         false => Ok(()),
     }
+}
+
+/// A node that follows nothing has nothing to find out, and one that follows must be able to ask.
+fn validate_follow(bundle: &Bundle) -> Result<(), BundleError> {
+    let addon = bundle.follow.as_ref().and_then(|follow| follow.addon.as_ref());
+    let problem = match &bundle.follow {
+        Some(follow) if follow.problem().is_some() => follow.problem(),
+        _ if addon.is_some() && bundle.downloads.is_none() => Some("does not say how package lists are downloaded"),
+        None if bundle.gate.facts.contains(&GateFact::KubeletImageTag) => {
+            Some("does not say which release is followed")
+        }
+        _ => None,
+    };
+    problem.map_or(Ok(()), |problem| Err(BundleError::Follow { problem }))
 }
 
 /// Images lie and are linked where nothing else does, and bring nothing outside `/usr`.

@@ -62,6 +62,8 @@ pub enum BundleError {
     Hook { name: String, problem: &'static str },
     #[error("the component '{component}' of the bundle {problem}: render it again with this version of nodestrap")]
     Tree { component: Component, problem: &'static str },
+    #[error("what the node shall find out by itself {problem}: render the bundle again with this version of nodestrap")]
+    Follow { problem: &'static str },
     #[error("the bundle has packages without a single package: render it again")]
     NoPackages,
     #[error("the package '{name}' of the bundle {problem}: render it again with this version of nodestrap")]

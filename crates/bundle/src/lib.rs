@@ -13,6 +13,7 @@ mod diff;
 mod document;
 mod error;
 mod extension;
+mod follow;
 mod format;
 pub mod gate;
 pub mod gzip;
@@ -42,6 +43,10 @@ pub use document::{API_VERSION, MAX_BUNDLE_BYTES};
 pub use error::BundleError;
 pub use extension::{
     EXTENSION_LINKS_FOLDER, EXTENSIONS_FOLDER, Extension, ExtensionRelease, MASK, SYSEXT_UNIT, System,
+};
+pub use follow::{
+    Follow, FollowedAddon, FollowedRelease, MappingsPlace, OsUpdate, Resolution, ResolvedAddon, SeedFallback,
+    Signatures,
 };
 pub use format::Format;
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GATE_PATHS, GateDamage, check_gate, parse_environment, render_gate};

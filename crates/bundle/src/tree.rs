@@ -71,6 +71,8 @@ pub enum Provenance {
     },
     /// The spec says so in so many words, and `status` repeats it for ever.
     Unsigned {},
+    /// The node verifies what it is told of the bytes itself: see [`crate::Signatures`].
+    OnNode {},
 }
 
 /// Where `s3://` leads to.

@@ -188,6 +188,8 @@ words!(
     GateFact {
         InstanceId = "INSTANCE_ID",
         InstanceType = "INSTANCE_TYPE",
+        /// Of the release that the node follows.
+        KubeletImageTag = "KUBELET_IMAGE_TAG",
         MaxPods = "MAX_PODS",
         NodeIp = "NODE_IP",
     }

@@ -73,6 +73,12 @@ fn the_manifest_is_canonical_json_without_contents() {
         r#""readBy":{"units":["hook.service"]}},"#,
         r#"{"content":{"sha256":"PODS","size":23},"mode":"0644","path":"/etc/systemd/system/pods.service","#,
         r#""readBy":{"units":["pods.service"]}}],"#,
+        r#""follow":{"addon":{"dataFolder":"/var/lib/docker","manifestUrl":"https://a/{{.Board}}/{{.OSVersion}}","#,
+        r#""mappings":{"key":"runtime-mappings.yaml","name":"tectonic-torcx-runtime-mappings","namespace":"tectonic-system"},"#,
+        r#""mappingsSeed":"/etc/a/text","name":"docker","profile":"tectonic","#,
+        r#""signatures":{"keyrings":["/etc/a/text"],"kind":"by"}},"osUpdate":"ask","#,
+        r#""release":{"forced":"v1.36.3+lab","kubeconfig":"/etc/a/secret","minors":["1.36"],"seed":"/etc/a/text","#,
+        r#""seedFallback":"never"}},"#,
         r#""gate":{"environment":{"KUBELET_ARGS":"--v=2"},"facts":["NODE_IP"],"maxPods":29,"#,
         r#""path":"/etc/kubernetes/kubelet.env"},"#,
         r#""group":"workers","#,
@@ -114,7 +120,7 @@ fn the_manifest_is_canonical_json_without_contents() {
 #[test]
 fn the_digest_covers_every_field() {
     let digest = sample().digest();
-    let changes: [fn(&mut Bundle); 41] = [
+    let changes: [fn(&mut Bundle); 45] = [
         |bundle| bundle.cluster.push('x'),
         |bundle| bundle.group.push('x'),
         |bundle| bundle.kubernetes_version.push('1'),
@@ -146,6 +152,10 @@ fn the_digest_covers_every_field() {
         |bundle| bundle.trees.clear(),
         |bundle| bundle.downloads.as_mut().unwrap().provenance = Provenance::Unsigned {},
         |bundle| bundle.downloads.as_mut().unwrap().proxy = None,
+        |bundle| bundle.follow.as_mut().unwrap().os_update = bundle::OsUpdate::Attempt,
+        |bundle| bundle.follow.as_mut().unwrap().release.forced = None,
+        |bundle| bundle.follow.as_mut().unwrap().addon = None,
+        |bundle| bundle.follow = None,
         |bundle| bundle.join.api_server.push('1'),
         |bundle| bundle.join.kubeconfig = path("/x"),
         |bundle| bundle.join.node_name = None,

@@ -49,6 +49,10 @@ fn resolve_one(fact: GateFact, bundle: &Bundle, facts: &Facts) -> Result<String,
     match fact {
         GateFact::InstanceId => plain_word(fact, &facts.instance_id),
         GateFact::InstanceType => plain_word(fact, &facts.instance_type),
+        GateFact::KubeletImageTag => Err(Refusal {
+            reason: "this version of nodestrap cannot follow the release of a cluster yet".to_owned(),
+            advice: "say kubernetesVersion in the spec, render and deliver again".to_owned(),
+        }),
         GateFact::NodeIp => node_ip(&facts.local_ipv4),
         GateFact::MaxPods => max_pods(bundle, facts),
     }

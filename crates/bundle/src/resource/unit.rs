@@ -190,7 +190,7 @@ fn expected_gate(bundle: &Bundle) -> BTreeMap<String, String> {
     let fact = |fact: &GateFact| {
         let said = match fact {
             GateFact::MaxPods => bundle.gate.max_pods.map(|number| number.to_string()).or_else(looked_up),
-            GateFact::InstanceId | GateFact::InstanceType | GateFact::NodeIp => None,
+            GateFact::InstanceId | GateFact::InstanceType | GateFact::KubeletImageTag | GateFact::NodeIp => None,
         };
         (fact.to_string(), said.unwrap_or_default())
     };

@@ -4,6 +4,7 @@
 //! need not be fetched. Of several addresses Tectonic's bootstrapper took the last one, by accident; nodestrap tries all of
 //! them, in the order in which they stand there. Neither signature nor digest hangs on where bytes came from.
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::VENDOR_STORE;
@@ -46,16 +47,19 @@ pub struct Location {
 }
 
 /// An image that can be had, and proved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonImage {
     pub name: AddonName,
     pub version: AddonVersion,
     pub digest: ArtefactDigest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     pub place: Place,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// The operating system brings it.
     System(AbsolutePath),

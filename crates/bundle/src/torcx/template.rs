@@ -1,5 +1,7 @@
 //! The address of the package list of a release: a template with two variables, in the words of Go's `text/template`.
 
+use serde::{Deserialize, Serialize};
+
 use super::names::Board;
 use super::package_list::without_user;
 use super::version::OsVersion;
@@ -12,7 +14,8 @@ const DEAD_HOST: &str = "tectonic-torcx.release.core-os.net";
 /// Beside the list: an ASCII-armoured detached signature.
 const SIGNATURE_SUFFIX: &str = ".asc";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct UrlTemplate {
     text: String,
     parts: Vec<Part>,
@@ -33,6 +36,20 @@ pub enum TemplateError {
     Unbalanced { template: String },
     #[error("the template {template:?} {problem}")]
     Address { template: String, problem: &'static str },
+}
+
+impl TryFrom<String> for UrlTemplate {
+    type Error = TemplateError;
+
+    fn try_from(text: String) -> Result<Self, TemplateError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<UrlTemplate> for String {
+    fn from(template: UrlTemplate) -> Self {
+        template.text
+    }
 }
 
 impl UrlTemplate {

@@ -26,7 +26,8 @@ pub struct KubernetesVersion {
 }
 
 /// `1.10`: not a number, which would be 1.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Minor {
     pub major: u32,
     pub minor: u32,
@@ -139,6 +140,20 @@ impl FromStr for Minor {
             problem: "is not MAJOR.MINOR, such as 1.10",
         })?;
         Ok(Self { major, minor })
+    }
+}
+
+impl TryFrom<String> for Minor {
+    type Error = InvalidVersion;
+
+    fn try_from(text: String) -> Result<Self, InvalidVersion> {
+        text.parse()
+    }
+}
+
+impl From<Minor> for String {
+    fn from(minor: Minor) -> Self {
+        minor.to_string()
     }
 }
 

@@ -147,6 +147,7 @@ fn make(random: &mut Random, frame: &Frame, sources: Sources) -> Bundle {
         extensions: Vec::new(),
         downloads: None,
         packages: None,
+        follow: None,
         gate: gate(random, layout),
         join: join(random, snap.as_ref()),
         pod_network: random.maybe(part::pod_network),

@@ -52,7 +52,9 @@ pub(crate) fn max_pods(random: &mut Random) -> u32 {
 }
 
 pub(crate) fn facts(random: &mut Random) -> BTreeSet<GateFact> {
-    random.some_of(GateFact::ALL).into_iter().collect()
+    // The others, on any node; this one only where a release is followed.
+    let facts = random.some_of(GateFact::ALL).into_iter();
+    facts.filter(|fact| *fact != GateFact::KubeletImageTag).collect()
 }
 
 /// Without any of the variables that are facts.

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::{
     AbsolutePath, Artefact, ArtefactDigest, ArtefactForm, Bundle, Component, Downloads, Extension, ExtensionName,
-    ExtensionRelease, File, Gate, GateFact, Hook, IdleUnit, Idleness, Join, Layout, Necessity, NodeKind, Os, Package,
-    PackageManager, Packages, PodNetwork, Provenance, Provider, Readers, RelativePath, Role, Runtime, RuntimeName,
-    RuntimeSource, S3, S3Credentials, Secret, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature, Webhook,
+    ExtensionRelease, File, Follow, FollowedAddon, FollowedRelease, Gate, GateFact, Hook, IdleUnit, Idleness, Join,
+    Layout, MappingsPlace, Necessity, NodeKind, Os, OsUpdate, Package, PackageManager, Packages, PodNetwork,
+    Provenance, Provider, Readers, RelativePath, Role, Runtime, RuntimeName, RuntimeSource, S3, S3Credentials, Secret,
+    SeedFallback, Signatures, Slot, Snap, Start, Tree, Unit, UnitName, UnitNature, Webhook,
 };
+
+use bundle::torcx::{AddonName, KubernetesVersion, ProfileName, UrlTemplate};
 
 pub(crate) const CANARY: &str = "canary.0123456789abcdef";
 
@@ -77,6 +80,28 @@ fn packages() -> Packages {
     }
 }
 
+fn follow() -> Follow {
+    Follow {
+        release: FollowedRelease {
+            forced: Some(KubernetesVersion::parse("v1.36.3+lab").expect("a version")),
+            kubeconfig: path("/etc/a/secret"),
+            seed: path("/etc/a/text"),
+            seed_fallback: SeedFallback::Never,
+            minors: ["1.36".parse().expect("a minor")].into(),
+        },
+        addon: Some(FollowedAddon {
+            name: AddonName::new("docker").expect("a name"),
+            profile: ProfileName::new("tectonic").expect("a name"),
+            manifest_url: UrlTemplate::parse("https://a/{{.Board}}/{{.OSVersion}}").expect("a template"),
+            signatures: Signatures::By { keyrings: [path("/etc/a/text")].into() },
+            mappings: MappingsPlace::default(),
+            mappings_seed: path("/etc/a/text"),
+            data_folder: Some(path("/var/lib/docker")),
+        }),
+        os_update: OsUpdate::Ask,
+    }
+}
+
 fn tree() -> Tree {
     Tree {
         component: Component::Containerd,
@@ -136,6 +161,7 @@ pub(crate) fn sample() -> Bundle {
         extensions: vec![extension()],
         downloads: Some(downloads()),
         packages: Some(packages()),
+        follow: Some(follow()),
         gate: Gate {
             path: path("/etc/kubernetes/kubelet.env"),
             environment: texts([("KUBELET_ARGS", "--v=2")]),

@@ -64,6 +64,7 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
         extensions: Vec::new(),
         downloads: None,
         packages: None,
+        follow: None,
         gate: layout.gate,
         join: join(cluster, group, layout.kubelet_unit)?,
         pod_network: None,
