@@ -66,6 +66,9 @@ pub enum Flow {
     PackageDnf,
     /// A runtime, a read-only `/usr`, and no Kubernetes, which comes as a system extension; the image passes for Flatcar's.
     Sysext,
+    /// Container Linux in Tectonic's layout: an update of the system and a runtime as torcx's addon, one reboot, then the kubelet of the
+    /// cluster's release.
+    Torcx,
 }
 
 /// A node that is made and off, and what stands around it: gone with this value, unless its lab is up until `lab down`.
@@ -117,6 +120,7 @@ impl Flow {
             Self::Package => package::offer(lab, name, PackageManager::Apt, nodestrap, say)?,
             Self::PackageDnf => package::offer(lab, name, PackageManager::Dnf, nodestrap, say)?,
             Self::Sysext => sysext::offer(lab, name, nodestrap, say)?,
+            Self::Torcx => torcx::offer(lab, name, nodestrap, say)?,
         };
         let node = lab.add_node(options.not_started())?;
         let metadata = match self.eks_image() {
@@ -141,7 +145,7 @@ impl Flow {
     fn program(self) -> &'static str {
         match self {
             Self::Mime => download::DOWNLOADED,
-            Self::Ignition | Self::Sysext => download::DOWNLOADED_ON_FLATCAR,
+            Self::Ignition | Self::Sysext | Self::Torcx => download::DOWNLOADED_ON_FLATCAR,
             _ => "/usr/bin/nodestrap",
         }
     }

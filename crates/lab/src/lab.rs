@@ -280,6 +280,14 @@ impl Lab {
         Ok(None)
     }
 
+    /// This program, for nodes that run a part of it. Tests name theirs themselves.
+    pub(crate) fn program(&self) -> Result<&Path> {
+        match &self.lifetime {
+            Lifetime::Detached { program } => Ok(program),
+            _ => bail!("a lab that ends with its process does not know where the program `lab` is"),
+        }
+    }
+
     /// An archive for [`NodeOptions::container_image`], made when it is first asked for.
     pub fn kube_proxy_image(&self) -> Result<PathBuf> {
         kube_proxy_image(&self.cache)

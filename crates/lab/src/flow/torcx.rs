@@ -10,17 +10,21 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
-use super::download::ignition_config;
+use super::download::{download_site, downloaded_from, ignition_config};
 use crate::cache::{ADDON, Patch, addon_archive, board, minor_of, torcx_addon};
 use crate::consumers::IgnitionSpec;
 use crate::lab::Lab;
 use crate::node::NodeOptions;
 use crate::signing::SigningKey;
 use crate::state::NodeImage;
+use crate::update_engine::{self, Script};
+use crate::usr_partitions::{FIRST_OS_VERSION, NEXT_OS_VERSION};
 use crate::web::WebServer;
 use crate::worker_spec::WorkerSpec;
 
 const MANIFEST: &str = "torcx_manifest.json";
+/// Any version that the site has for both systems.
+const REFERENCE: &str = "18.06";
 
 /// What is true of a manifest and the archives that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +133,34 @@ impl AddonSite {
         key.unlocked()?.detach_sign(&file, &signature)?;
         read(&signature)
     }
+}
+
+/// A site with the same addon for the system that runs and for its update, and a machine whose update_engine finds that update.
+pub(super) fn offer(
+    lab: &Lab,
+    name: &str,
+    nodestrap: &Path,
+    say: &dyn Fn(&str),
+) -> Result<(NodeOptions<'static>, Vec<WebServer>)> {
+    let site = AddonSite::start(lab)?;
+    for version in [FIRST_OS_VERSION, NEXT_OS_VERSION] {
+        site.publish(version, &[REFERENCE], Published::Rightly)?;
+        say(&format!("the addon {ADDON}:{REFERENCE} for Container Linux {version} is at {}", site.server.url()));
+    }
+    let program = std::fs::read(nodestrap).with_context(|| format!("reading {}", nodestrap.display()))?;
+    let (download, url) = download_site(lab, &program)?;
+    let mut spec = site.spec(lab, Patch::Newest, &[REFERENCE]);
+    spec.group.push_str(&downloaded_from(&[&url], &program));
+    let engine = lab.program()?.to_owned();
+    say(&format!(
+        "Ignition writes nodestrap, bundle and units; update_engine will find Container Linux {NEXT_OS_VERSION}"
+    ));
+    let options = container_linux_node(name, &spec, IgnitionSpec::Two, nodestrap)?;
+    let options = options.before_boot(move |root| {
+        update_engine::install(root, &engine)?;
+        update_engine::write_script(root, &Script::that_finds(NEXT_OS_VERSION))
+    });
+    Ok((options, vec![site.server, download]))
 }
 
 /// A Container Linux that Ignition configures as the spec says.
