@@ -205,6 +205,9 @@ fn programs_are_merged_from_a_linked_image_and_a_rerun_does_nothing() {
     assert_eq!(content(&node, CONTAINERD).as_deref(), Some("Flatcar's own"), "nobody asked for another");
     assert_eq!(link(&node, TRANSFER).as_deref(), Some("/dev/null"), "sysupdate would replace the link");
     assert!(node.units.state(&sysext_unit()).expect("known").enabled);
+    let log = node.disk.crash_point().log();
+    let last = |effect: &str| log.iter().rposition(|done| done.contains(effect)).unwrap_or_else(|| panic!("{effect}"));
+    assert!(last(SYSEXT_UNIT) < last("reload all units"), "units of an image are known only after that");
     let (merges, kubelets) = (runs(&node, SYSEXT_UNIT), runs(&node, "kubelet.service"));
     let again = node.apply(&bundle, 1).expect("it runs");
     assert_eq!(again.outcome, RunOutcome::NothingToDo, "{again:?}");

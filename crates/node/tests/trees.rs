@@ -112,9 +112,10 @@ fn what_a_host_lacks_that_some_pods_miss_is_named_and_no_reason_to_stop() {
         }
         let report = node.apply(&bundle, 0).expect("it runs");
         expect_converged(&report, "Ready without them");
-        let said = report.step("check-host").and_then(|step| step.detail.clone()).unwrap_or_default();
-        for word in ["iptables", "conntrack"] {
-            assert_eq!(said.contains(word), missed.contains(&word), "{brought:?}: {said}");
+        let journal = content(&node, node::JOURNAL_PATH).expect("all that was said");
+        let journal = String::from_utf8_lossy(&journal);
+        for (program, words) in [("iptables", "neither iptables nor nft"), ("conntrack", "there is no conntrack")] {
+            assert_eq!(journal.contains(words), missed.contains(&program), "{brought:?}: {words:?} in {journal}");
         }
     }
 }

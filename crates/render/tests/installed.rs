@@ -74,7 +74,10 @@ fn apt_believes_a_repository_by_the_key_that_the_spec_names_and_by_no_other() {
     assert_eq!(key.content.text(), Some(KEYS));
     let packages = bundle.packages.as_ref().expect("there are some");
     assert_eq!(packages.manager, PackageManager::Apt);
-    assert_eq!(packages.repositories.iter().map(|path| path.as_str()).collect::<Vec<_>>(), ["flat", "suite"].map(place));
+    assert_eq!(
+        packages.repositories.iter().map(|path| path.as_str()).collect::<Vec<_>>(),
+        ["flat", "suite"].map(place)
+    );
     // All of these come before the package manager is asked for anything.
     assert_eq!(packages.settings.len(), 6, "{:?}", packages.settings);
     assert!(packages.settings.iter().all(|path| has(&bundle, path.as_str())));
@@ -129,7 +132,7 @@ fn beside_trees_nothing_is_installed_but_what_the_spec_asks_for() {
     assert_eq!(render(artefacts, "  source: tree\n").packages, None);
     let asked = render(artefacts, "  source: tree\n  packages: {prerequisites: [iptables]}\n");
     assert_eq!(packages(&asked), ["iptables"]);
-    assert_eq!(render("", "").packages, None, "nor where the image brings all");
+    assert_eq!(render("", "  role: worker\n").packages, None, "nor where the image brings all");
 }
 
 const DROP_IN: &str = "/etc/systemd/system/containerd.service.d/10-nodestrap-config.conf";

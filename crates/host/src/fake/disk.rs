@@ -52,7 +52,12 @@ impl FakeDisk {
     }
 
     fn of(tree: Tree) -> Self {
-        Self { tree: Arc::new(Mutex::new(tree)), locks: Arc::default(), record_locks: Arc::default(), crash: CrashPoint::new() }
+        Self {
+            tree: Arc::new(Mutex::new(tree)),
+            locks: Arc::default(),
+            record_locks: Arc::default(),
+            crash: CrashPoint::new(),
+        }
     }
 
     /// Makes `path` a durable file system of its own (and makes the whole tree durable so far).
