@@ -89,6 +89,16 @@ impl Manager {
         self.job(&name, &emitter).await
     }
 
+    async fn reload_or_restart_unit(
+        &self,
+        name: String,
+        mode: String,
+        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
+    ) -> Result<OwnedObjectPath, Refusal> {
+        self.note(format!("reload or restart {name} {mode}"));
+        self.job(&name, &emitter).await
+    }
+
     async fn start_unit(
         &self,
         name: String,
@@ -316,6 +326,10 @@ fn jobs_end_as_systemd_says() {
     let units = bus.units();
     units.restart_and_wait(&name("good.service"), LONG).unwrap();
     units.restart_and_wait(&name("alias.service"), LONG).unwrap();
+
+    // systemd knows which of the two a unit can do: a systemd-sysext of systemd 252 has nothing that reloads.
+    units.reload_or_restart_and_wait(&name("good.service"), LONG).unwrap();
+    assert_eq!(systemd.calls().last().unwrap(), "reload or restart good.service replace");
 
     let error = units.restart_and_wait(&name("fails.service"), LONG).unwrap_err();
     assert!(matches!(error, UnitError::Job { result: JobResult::Failed, .. }));

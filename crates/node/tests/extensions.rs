@@ -205,6 +205,9 @@ fn programs_are_merged_from_a_linked_image_and_a_rerun_does_nothing() {
     assert_eq!(content(&node, CONTAINERD).as_deref(), Some("Flatcar's own"), "nobody asked for another");
     assert_eq!(link(&node, TRANSFER).as_deref(), Some("/dev/null"), "sysupdate would replace the link");
     assert!(node.units.state(&sysext_unit()).expect("known").enabled);
+    let log = node.disk.crash_point().log();
+    let last = |effect: &str| log.iter().rposition(|done| done.contains(effect)).unwrap_or_else(|| panic!("{effect}"));
+    assert!(last(SYSEXT_UNIT) < last("reload all units"), "units of an image are known only after that");
     let (merges, kubelets) = (runs(&node, SYSEXT_UNIT), runs(&node, "kubelet.service"));
     let again = node.apply(&bundle, 1).expect("it runs");
     assert_eq!(again.outcome, RunOutcome::NothingToDo, "{again:?}");
@@ -322,6 +325,8 @@ fn a_reset_gives_everything_back_also_what_was_disabled_and_not_merged() {
         put(&node, LINK, b"an image of somebody's own");
         let before = files(&node);
         converge(&node, &bundle, "apply");
+        let state = node.units.state(&sysext_unit()).expect("known");
+        assert!(state.enabled && state.active == ActiveState::Active, "{is_used}: merged after every boot, too");
         assert_eq!(link(&node, TRANSFER).as_deref(), Some("/dev/null"));
         reset(&node, &bundle);
         let after = files(&node);
@@ -439,6 +444,34 @@ fn a_reset_that_dies_anywhere_is_finished_by_the_next() {
             for path in before.keys().chain(after.keys()) {
                 assert_eq!(after.get(path), before.get(path), "{crash:?} {moment:?} effect {at}: {}", path.display());
             }
+        }
+    }
+}
+
+#[test]
+fn a_reset_after_a_death_anywhere_leaves_the_machine_as_its_image_had_it() {
+    let bundle = both("1.36.3");
+    let image = node(&bundle);
+    let before = files(&image);
+    let effects = image.after(Crash::ProcessKill, 0);
+    converge(&effects, &bundle, "undisturbed");
+    for at in (1..=effects.disk.operations()).step_by(EVERY) {
+        for (crash, moment) in [(Crash::ProcessKill, Moment::Midway), (Crash::PowerLoss, Moment::After)] {
+            let case = format!("{crash:?} {moment:?} effect {at}");
+            let node = image.after(Crash::ProcessKill, 0);
+            node.disk.crash_point().crash_at(at, moment);
+            let _ = node.apply(&bundle, 0);
+            let node = node.after(crash, at);
+            let (time, options) = (clock(), ResetOptions::default());
+            let undone = node::reset(&node.host(), Some(&bundle), options, &surroundings(&time, 0)).expect("it runs");
+            if let Some(report) = undone.0 {
+                expect_converged(&report, &case);
+            }
+            let after = files(&node);
+            for path in before.keys().chain(after.keys()) {
+                assert_eq!(after.get(path), before.get(path), "{case}: {}", path.display());
+            }
+            assert_eq!(content(&node, KUBELET), None, "{case}");
         }
     }
 }

@@ -435,6 +435,21 @@ fn no_command_line_has_more_than_it_needs_and_no_shell() {
     }
 }
 
+/// Nobody is there to answer, and units are down until they are configured.
+#[test]
+fn no_package_asks_anything_or_starts_a_unit() {
+    let bundle = bundle("1.36.3-1.1");
+    let node = machine(&bundle);
+    apply(&node, &bundle, "first boot");
+    for asked in node.units.transients() {
+        for (name, value) in [("DEBIAN_FRONTEND", "noninteractive"), ("SYSTEMD_OFFLINE", "1"), ("LC_ALL", "C.UTF-8")] {
+            assert_eq!(asked.environment.get(name).map(String::as_str), Some(value), "{asked:?}");
+        }
+        let keeps_ours = asked.command.iter().any(|word| word == "DPkg::Options::=--force-confold");
+        assert_eq!(keeps_ours, asked.command[1] == "install", "{asked:?}");
+    }
+}
+
 #[test]
 fn whoever_asks_rpm_waits_for_nobody_and_leaves_no_answer_behind() {
     let components = "  os: rhel\n  source: package\n  components: {containerd: {version: 2.4.2-1}}\n";

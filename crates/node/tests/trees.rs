@@ -98,6 +98,28 @@ fn programs_lie_in_a_folder_of_their_version_and_are_found_by_links() {
     assert_eq!(node.shelf.asked().len(), 2, "nothing is fetched twice");
 }
 
+/// Beside trees nothing is installed that nobody asked for.
+#[test]
+fn what_a_host_lacks_that_some_pods_miss_is_named_and_no_reason_to_stop() {
+    let bundle = bundle("1.36.3");
+    for (brought, missed) in
+        [(&[][..], &["iptables", "conntrack"][..]), (&["nft"], &["conntrack"]), (&["iptables", "conntrack"], &[])]
+    {
+        let node = FakeNode::new(&bundle);
+        put(&node, "/proc/filesystems", b"nodev\toverlay\n");
+        for program in ["mount", "umount"].iter().chain(brought) {
+            put(&node, &format!("/usr/sbin/{program}"), b"");
+        }
+        let report = node.apply(&bundle, 0).expect("it runs");
+        expect_converged(&report, "Ready without them");
+        let journal = content(&node, node::JOURNAL_PATH).expect("all that was said");
+        let journal = String::from_utf8_lossy(&journal);
+        for (program, words) in [("iptables", "neither iptables nor nft"), ("conntrack", "there is no conntrack")] {
+            assert_eq!(journal.contains(words), missed.contains(&program), "{brought:?}: {words:?} in {journal}");
+        }
+    }
+}
+
 #[test]
 fn nothing_changes_when_an_artefact_cannot_be_had() {
     let (old, new) = (bundle("1.36.3"), bundle("1.36.4"));

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::crash::{Crash, CrashPoint, Moment, Verdict, crashed};
 use super::open::{FakeFolder, FakeReader};
 use super::tree::{Ino, Lasting, Node, Tree};
-use crate::disk::{Disk, DiskError, Extent, FileReader, Folder, Kind, LockGuard, Stat};
+use crate::disk::{Disk, DiskError, Extent, FileReader, Folder, Kind, LockGuard, LockHolder, Stat};
 
 const EIO: i32 = 5;
 
@@ -21,6 +21,7 @@ const EIO: i32 = 5;
 pub struct FakeDisk {
     tree: Arc<Mutex<Tree>>,
     locks: Arc<Mutex<BTreeSet<PathBuf>>>,
+    record_locks: Arc<Mutex<BTreeMap<PathBuf, LockHolder>>>,
     crash: Arc<CrashPoint>,
 }
 
@@ -51,7 +52,12 @@ impl FakeDisk {
     }
 
     fn of(tree: Tree) -> Self {
-        Self { tree: Arc::new(Mutex::new(tree)), locks: Arc::default(), crash: CrashPoint::new() }
+        Self {
+            tree: Arc::new(Mutex::new(tree)),
+            locks: Arc::default(),
+            record_locks: Arc::default(),
+            crash: CrashPoint::new(),
+        }
     }
 
     /// Makes `path` a durable file system of its own (and makes the whole tree durable so far).
@@ -70,6 +76,13 @@ impl FakeDisk {
     pub fn lose_writeback(&self) {
         // Everything is there to be lost.
         let _ = self.tree().lose_writeback(Extent::Everything);
+    }
+
+    /// Some other program, such as a package manager, holds this file from now on; `None`: nobody does any more.
+    pub fn set_lock_holder(&self, path: &Path, holder: Option<LockHolder>) {
+        let mut held = self.record_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        held.remove(path);
+        held.extend(holder.map(|holder| (path.to_owned(), holder)));
     }
 
     pub fn operations(&self) -> u64 {
@@ -367,6 +380,12 @@ impl Disk for FakeDisk {
             }
             let taken = self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
             Ok(taken.then(|| LockGuard::new(HeldLock { locks: self.locks.clone(), path: path.to_owned() })))
+        })
+    }
+
+    fn lock_holder(&self, path: &Path) -> Result<Option<LockHolder>, DiskError> {
+        self.look("look for the holder of", path, |_| {
+            Ok(self.record_locks.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned())
         })
     }
 }
