@@ -75,17 +75,26 @@ fn assert_installed(node: &Node, patch: Patch) {
     node.run(&["nodestrap", "verify"]).expect("no drift");
 }
 
-/// While its repository goes down in the middle of an upgrade the node stays as it is; afterwards the same run goes on.
-fn upgrade_while_the_repository_is_down(node: &Node, site: &PackageSite) {
-    let before = packages(node);
-    let deb = format!("{}/./kubelet_{}_amd64.deb", site.path(), site.manager.kubernetes_version(Patch::Newest));
-    site.ours.go_down_at(&deb).expect("from now on");
+/// While its repository goes down in the middle of a change to another patch the node stays as it is; afterwards the same run goes on.
+pub(crate) fn change_while_the_repository_is_down(
+    node: &Node,
+    site: &PackageSite,
+    patch: Patch,
+    list: fn(&Node) -> String,
+) {
+    let before = list(node);
+    let version = site.manager.kubernetes_version(patch);
+    let package = match site.manager {
+        PackageManager::Apt => format!("{}/./kubelet_{version}_amd64.deb", site.path()),
+        PackageManager::Dnf => format!("{}/kubelet-{version}.x86_64.rpm", site.path()),
+    };
+    site.ours.go_down_at(&package).expect("from now on");
     let applying = start_applying(node);
-    node.wait_until("the repository is down", PATIENCE, |_| Ok(site.ours.requests().contains(&deb)))
+    node.wait_until("the repository is down", PATIENCE, |_| Ok(site.ours.requests().contains(&package)))
         .expect("it goes down");
     wait_told(node, "fetch-packages");
     node.run(&["systemctl", "is-active", "kubelet.service", "containerd.service"]).expect("both run on");
-    assert_eq!(packages(node), before, "nothing is installed before all is there");
+    assert_eq!(list(node), before, "nothing is installed before all is there");
     node.run(&["test", "-e", GATE]).expect("the gate stays open");
     site.ours.come_back().expect("up again");
     ends_well(node, applying);
@@ -122,7 +131,7 @@ fn a_minimal_debian_becomes_a_ready_node_by_apt_goes_to_another_patch_and_back_a
     }
 
     deliver(&machine, &site.spec(&lab, Patch::Newest).expect("a spec"));
-    upgrade_while_the_repository_is_down(&machine, &site);
+    change_while_the_repository_is_down(&machine, &site, Patch::Newest, packages);
     wait_ready_with(&lab, &machine, Patch::Newest);
     assert_installed(&machine, Patch::Newest);
 

@@ -6,6 +6,7 @@ use std::process::Command;
 use lab::flow::PackageSite;
 use lab::{LabOptions, Node, PackageManager, Patch, output_text, stdout_of};
 
+use crate::package::change_while_the_repository_is_down;
 use crate::support::{PATIENCE, deliver, files_below, lab, nodestrap, wait_ready_with, wait_spent};
 
 /// Where packages put what they bring, and where we name repositories.
@@ -88,7 +89,7 @@ fn a_red_hat_becomes_a_ready_node_by_dnf_goes_to_another_patch_though_rpm_is_cut
     assert!(!drifted.status.success() && output_text(&drifted).contains("not held"), "a lock that was lost is drift");
 
     deliver(&machine, &site.spec(&lab, Patch::Earlier).expect("a spec"));
-    machine.run(&["nodestrap", "apply"]).expect("back");
+    change_while_the_repository_is_down(&machine, &site, Patch::Earlier, packages);
     wait_ready_with(&lab, &machine, Patch::Earlier);
     assert_installed(&machine, Patch::Earlier);
 
