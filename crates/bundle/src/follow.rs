@@ -1,14 +1,12 @@
 //! What a node finds out by itself before its gate opens, since only then it is true: which release its cluster runs, which version of
 //! an addon goes with that, and which operating system boots next. The bundle says whom to ask, and what counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::names::AbsolutePath;
-use crate::torcx::{
-    AddonImage, AddonName, AddonVersion, KubernetesVersion, Minor, OsVersion, ProfileName, UrlTemplate,
-};
+use crate::torcx::{AddonName, KubernetesVersion, Minor, ProfileName, UrlTemplate};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -92,35 +90,6 @@ pub enum OsUpdate {
     Attempt,
     /// Asks only which one is staged.
     Ask,
-}
-
-/// What a node has found out. A complete node keeps it until it gets another bundle or is reset, so that nothing that somebody says
-/// later turns a restart into a change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Resolution {
-    pub release: KubernetesVersion,
-    /// Whose word that is, for people.
-    pub release_source: String,
-    /// `None`: nothing is to be done about addons.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub addon: Option<ResolvedAddon>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResolvedAddon {
-    pub name: AddonName,
-    pub version: AddonVersion,
-    /// Whose word the mappings are, for people.
-    pub mappings_source: String,
-    /// The release of the operating system that runs.
-    pub current: OsVersion,
-    /// That which the next boot brings, if it is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<OsVersion>,
-    /// By release of the operating system. That which boots next is always there.
-    pub images: BTreeMap<OsVersion, AddonImage>,
 }
 
 impl Default for MappingsPlace {

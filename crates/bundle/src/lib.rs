@@ -44,10 +44,7 @@ pub use error::BundleError;
 pub use extension::{
     EXTENSION_LINKS_FOLDER, EXTENSIONS_FOLDER, Extension, ExtensionRelease, MASK, SYSEXT_UNIT, System,
 };
-pub use follow::{
-    Follow, FollowedAddon, FollowedRelease, MappingsPlace, OsUpdate, Resolution, ResolvedAddon, SeedFallback,
-    Signatures,
-};
+pub use follow::{Follow, FollowedAddon, FollowedRelease, MappingsPlace, OsUpdate, SeedFallback, Signatures};
 pub use format::Format;
 pub use gate::{EKSCTL_GATE_PATH, GATE_PATH, GATE_PATHS, GateDamage, check_gate, parse_environment, render_gate};
 pub use idle::IdleUnit;

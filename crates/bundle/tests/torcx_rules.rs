@@ -3,41 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle::torcx::{
-    AddonName, AddonVersion, Answer, KubernetesVersion, Location, Minor, NoAnswer, NoVersion, OsRelease, OsVersion,
-    Package, PackageList, PackageVersion, Pick, Profile, ProfileKind, RuntimeMappings, SeedFallback, Source,
-    UrlTemplate, first_answer, has_torcx, needed_lists, pick_version,
+    AddonName, AddonVersion, KubernetesVersion, Location, Minor, NoVersion, OsRelease, OsVersion, Package, PackageList,
+    PackageVersion, Pick, Profile, ProfileKind, RuntimeMappings, UrlTemplate, has_torcx, needed_lists, pick_version,
 };
 use proptest::prelude::*;
-
-const SOURCES: [Source; 4] = [Source::Forced, Source::Live, Source::Seed, Source::BuiltIn];
-
-/// What each source says, in the order in which they are believed; `None`: it was not asked.
-fn answers() -> impl Strategy<Value = [Option<Answer<u8>>; 4]> {
-    let answer = prop_oneof![
-        (any::<u8>(), "[a-z]{1,4}").prop_map(|(value, place)| Answer::Said { value, place }),
-        "[a-z]{1,4}".prop_map(|why| Answer::Nothing { why }),
-        "[a-z]{1,4}".prop_map(|why| Answer::Refused { why }),
-    ];
-    proptest::array::uniform4(proptest::option::of(answer))
-}
-
-fn seed_fallback() -> impl Strategy<Value = SeedFallback> {
-    prop_oneof![Just(SeedFallback::Allowed), Just(SeedFallback::Never)]
-}
-
-fn ask(
-    answers: &[Option<Answer<u8>>; 4],
-    turn: usize,
-    seed: SeedFallback,
-) -> Result<bundle::torcx::Resolved<u8>, NoAnswer> {
-    let mut given: Vec<(Source, Answer<u8>)> =
-        SOURCES.into_iter().zip(answers.clone()).filter_map(|(source, answer)| Some((source, answer?))).collect();
-    if !given.is_empty() {
-        let middle = turn % given.len();
-        given.rotate_left(middle);
-    }
-    first_answer("the version", given, seed)
-}
 
 /// A release with versions of the addon, named by small numbers.
 fn list(versions: &BTreeSet<u8>) -> PackageList {
@@ -58,48 +27,6 @@ fn release(number: u8) -> OsVersion {
 }
 
 proptest! {
-    #[test]
-    fn the_first_source_that_does_not_pass_decides_in_whichever_order_answers_come(
-        answers in answers(), turn in 0usize..4, seed in seed_fallback(),
-    ) {
-        let believed = if seed == SeedFallback::Never { 2 } else { 4 };
-        let deciding = answers[..believed].iter().position(|answer| !matches!(answer, None | Some(Answer::Nothing { .. })));
-        let asked_in_vain = |until: usize| answers[..until].iter().flatten().count();
-        match (ask(&answers, turn, seed), deciding) {
-            (Ok(found), Some(index)) => {
-                let Some(Answer::Said { value, place }) = &answers[index] else { panic!("{answers:?}: {found:?}") };
-                prop_assert_eq!((found.value, &found.place, found.source), (*value, place, SOURCES[index]));
-                prop_assert_eq!(found.passed_over.len(), asked_in_vain(index));
-            }
-            (Err(NoAnswer::Refused { whose, why, .. }), Some(index)) => {
-                prop_assert_eq!(&answers[index], &Some(Answer::Refused { why }));
-                prop_assert_eq!(whose, SOURCES[index]);
-            }
-            (Err(NoAnswer::Nobody { passed_over, seed: said, .. }), None) => {
-                prop_assert_eq!((passed_over.len(), said), (asked_in_vain(believed), seed));
-            }
-            (found, _) => panic!("{answers:?} {seed:?}: {found:?}"),
-        }
-    }
-
-    #[test]
-    fn what_is_forced_is_believed_whatever_others_say(answers in answers(), seed in seed_fallback()) {
-        let mut answers = answers;
-        answers[0] = Some(Answer::Said { value: 7, place: "a flag".to_owned() });
-        prop_assert_eq!(ask(&answers, 1, seed).map(|found| (found.value, found.source)), Ok((7, Source::Forced)));
-    }
-
-    #[test]
-    fn a_worse_source_changes_nothing_where_a_better_one_speaks(one in answers(), other in answers(), cut in 1usize..4) {
-        let mut mixed = one.clone();
-        mixed[cut..].clone_from_slice(&other[cut..]);
-        let speaks = one[..cut].iter().flatten().any(|answer| !matches!(answer, Answer::Nothing { .. }));
-        if speaks {
-            let allowed = SeedFallback::Allowed;
-            prop_assert_eq!(ask(&one, 0, allowed), ask(&mixed, 2, allowed));
-        }
-    }
-
     #[test]
     fn the_release_that_boots_next_decides_and_never_goes_without(
         preferred in proptest::collection::vec(0u8..6, 0..5),

@@ -3,6 +3,7 @@
 //! | for | in, out |
 //! |---|---|
 //! | a small document ([`fetch`]) | its addresses and a function that tells whether a body is the right one; out: what that made of it |
+//! | how large an object is ([`announced_size`]) | its addresses; out: what the first mirror says that has it |
 //! | a large object ([`download`]) | its addresses, size and digest; out: all bytes in a [`Sink`], resumed where they were left off |
 //! | a service that is asked several things ([`Dialogue`]) | one connection, no redirects; what an answer is worth is the caller's to say |
 //! | a webhook ([`post`]) | one POST until somebody takes it |
@@ -42,6 +43,7 @@ mod s3;
 mod secret;
 mod sigv4;
 mod sink;
+mod size;
 pub mod squashfs;
 pub mod store;
 pub mod unpack;
@@ -66,6 +68,7 @@ pub use s3::{LONGEST_PRESIGNED, PresignError, S3, S3Settings, Style};
 pub use secret::Secret;
 pub use sigv4::Credentials;
 pub use sink::{Sink, SinkError};
+pub use size::announced_size;
 
 use connect::Outbound;
 use mirrors::Rounds;

@@ -39,8 +39,28 @@ pub struct Order<'a> {
     pub tell: &'a dyn Fn(String),
 }
 
+/// One object of which neither size nor digest is known yet.
+pub struct Errand<'a> {
+    /// What people call it.
+    pub what: &'a str,
+    pub places: &'a [String],
+    pub downloads: &'a Downloads,
+    /// The most bytes that it may have.
+    pub limit: usize,
+    /// For everything.
+    pub patience: Duration,
+    /// Says how it is going.
+    pub tell: &'a dyn Fn(String),
+}
+
 /// Who has artefacts.
 pub trait Artefacts: Send + Sync {
+    /// A small document, whole; nobody has proved it yet.
+    fn read(&self, errand: &Errand<'_>) -> Result<Vec<u8>, StepError>;
+
+    /// How large an object is, as whoever has it announces it.
+    fn size(&self, errand: &Errand<'_>) -> Result<u64, StepError>;
+
     /// As many bytes as were promised go into the sink, from where it left off. Gives the place that every byte came from, if
     /// there is one such place.
     fn download(&self, order: &Order<'_>, sink: &mut dyn Sink) -> Result<Option<String>, StepError>;

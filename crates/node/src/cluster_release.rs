@@ -4,6 +4,7 @@
 //! from ([`Decided`]), or why there is none ([`Undecided`]). [`decide`] is pure, and one table for both questions:
 //! `docs/reference/cluster-release.md`, which a test holds against it. [`ask_version`] and [`ask_mappings`] ask.
 
+use bundle::SeedFallback;
 use cluster::{Access, Answer, ClusterError, ConfigMapKey, GitVersion, Patience, block_on};
 use engine::ErrorClass;
 
@@ -57,15 +58,6 @@ impl<T> Seed<T> {
             other => other,
         }
     }
-}
-
-/// Whether a seed may stand in for the cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SeedFallback {
-    #[default]
-    Allowed,
-    /// For nodes that must not come up as the cluster was long ago.
-    Never,
 }
 
 /// Whose word is wanted.

@@ -16,6 +16,8 @@ use host::machine::{MACHINE_ID_PATH, MachineIdentity, OsRelease, PRODUCT_UUID_PA
 use serde::Serialize;
 
 use crate::complete::{self, Complete};
+use crate::followed::{self, Followed};
+use crate::following::{self, FollowError};
 use crate::kubeconfig::read_access;
 use crate::ownership;
 use crate::platform::PlatformError;
@@ -79,6 +81,9 @@ pub struct Facts {
     /// `None` for a folder that stands for a machine and does not say.
     pub cpus: Fact<Option<u32>>,
     pub memory_bytes: Fact<Option<u64>>,
+    /// What the bundle leaves to the node; `None` unless it does, and until it was found out: see [`Facts::find_out`].
+    #[serde(skip)]
+    pub followed: Option<Followed>,
     /// Empty unless somebody had a reason to ask: see [`Facts::ask_api_server`].
     #[serde(skip_serializing_if = "Fact::is_unknown")]
     pub api_server_version: Fact<String>,
@@ -93,17 +98,24 @@ pub struct Os {
     /// Such as `coreos` or `server`; most systems have none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub variant: String,
+    /// What the machine is to Container Linux and its heirs, such as `amd64-usr`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub board: String,
     /// What it promises to system extensions.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sysext_level: String,
     pub name: String,
 }
 
+/// In os-release, of Container Linux and of Flatcar.
+const BOARD_KEYS: [&str; 2] = ["COREOS_BOARD", "FLATCAR_BOARD"];
+
 impl From<OsRelease> for Os {
     fn from(release: OsRelease) -> Self {
         let get = |key: &str| release.keys.get(key).cloned().unwrap_or_default();
         let (variant, sysext_level) = (get("VARIANT_ID"), get("SYSEXT_LEVEL"));
-        Self { id: release.id, version: release.version_id, variant, sysext_level, name: release.pretty_name }
+        let board = BOARD_KEYS.map(get).into_iter().find(|board| !board.is_empty()).unwrap_or_default();
+        Self { id: release.id, version: release.version_id, variant, board, sysext_level, name: release.pretty_name }
     }
 }
 
@@ -145,12 +157,30 @@ impl Facts {
         }
     }
 
+    /// The release of the cluster, and what goes with it, if the bundle wants it to be followed. A node that was complete with this
+    /// bundle knows it already, and asks nobody.
+    pub fn find_out(&mut self, host: &NodeHost, bundle: &Bundle) -> Result<(), FollowError> {
+        if bundle.follow.is_none() {
+            return Ok(());
+        }
+        let disk = host.disk.as_ref();
+        let digest = bundle.digest();
+        let known = followed::load(disk, &digest)?;
+        let was_complete = self.complete.as_ref().is_some_and(|complete| complete.manifest.bundle == digest);
+        self.followed = match known {
+            Some(known) if was_complete => Some(known),
+            known => following::find_out(disk, host.cluster.as_ref(), bundle, known.as_ref())?,
+        };
+        Ok(())
+    }
+
     /// All of them as people read them, by name. Whatever is a fact here is told, without a list to keep up.
     pub fn notes(&self) -> Vec<FactNote> {
         let Ok(serde_json::Value::Object(mut facts)) = serde_json::to_value(self) else { return Vec::new() };
         // The kernel shows it to root only, and a report is for everybody.
         facts.remove("productUuid");
-        facts.into_iter().filter_map(|(name, fact)| note(name, &fact)).collect()
+        let notes = facts.into_iter().filter_map(|(name, fact)| note(name, &fact));
+        notes.chain(self.followed.iter().flat_map(Followed::notes)).collect()
     }
 
     /// This machine takes over the node that its disk was.
@@ -243,6 +273,7 @@ pub fn gather_facts(host: &NodeHost) -> Result<Facts, FactsError> {
         zone: zone.into(),
         cpus: cpus.wait()?,
         memory_bytes: memory.wait()?,
+        followed: None,
         api_server_version: id(None, "not asked"),
         boot_id: boot_id.wait()?,
     })

@@ -23,7 +23,10 @@ pub(crate) struct GateFacts {
 }
 
 pub(crate) fn resolve(bundle: &Bundle, facts: &Facts) -> GateFacts {
-    let mut resolved = GateFacts { environment: bundle.gate.environment.clone(), refusals: Vec::new() };
+    // What the installer left for the kubelet is kept; the bundle has the last word.
+    let mut environment = facts.followed.as_ref().map(|followed| followed.variables.clone()).unwrap_or_default();
+    environment.extend(bundle.gate.environment.clone());
+    let mut resolved = GateFacts { environment, refusals: Vec::new() };
     for fact in &bundle.gate.facts {
         match resolve_one(*fact, bundle, facts) {
             Ok(value) => drop(resolved.environment.insert(fact.to_string(), value)),
@@ -49,10 +52,13 @@ fn resolve_one(fact: GateFact, bundle: &Bundle, facts: &Facts) -> Result<String,
     match fact {
         GateFact::InstanceId => plain_word(fact, &facts.instance_id),
         GateFact::InstanceType => plain_word(fact, &facts.instance_type),
-        GateFact::KubeletImageTag => Err(Refusal {
-            reason: "this version of nodestrap cannot follow the release of a cluster yet".to_owned(),
-            advice: "say kubernetesVersion in the spec, render and deliver again".to_owned(),
-        }),
+        GateFact::KubeletImageTag => match &facts.followed {
+            Some(followed) => Ok(followed.release.value.tag()),
+            None => Err(Refusal {
+                reason: "the release of the cluster, which this bundle wants to be followed, is not known".to_owned(),
+                advice: "render and deliver the bundle again".to_owned(),
+            }),
+        },
         GateFact::NodeIp => node_ip(&facts.local_ipv4),
         GateFact::MaxPods => max_pods(bundle, facts),
     }

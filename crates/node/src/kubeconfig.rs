@@ -27,7 +27,15 @@ pub enum KubeconfigError {
 }
 
 pub fn read_access(disk: &dyn Disk, path: &str) -> Result<Access, KubeconfigError> {
-    let reader = Reader { disk, path };
+    parse_access(path, &|path| disk.read(path, LIMIT))
+}
+
+/// How a file is read: from the disk, or as it will be there.
+pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> Result<Option<Vec<u8>>, DiskError>;
+
+/// The same, with files that need not be on the disk yet.
+pub(crate) fn parse_access(path: &str, read: ReadFile<'_>) -> Result<Access, KubeconfigError> {
+    let reader = Reader { read, path };
     let bytes = reader.file(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| reader.unusable("it is no text"))?;
     let config: Config = bundle::read_yaml(text).ok_or_else(|| reader.unusable("it is no YAML of a kubeconfig"))?;
@@ -172,7 +180,7 @@ impl Named for NamedUser {
 }
 
 struct Reader<'a> {
-    disk: &'a dyn Disk,
+    read: ReadFile<'a>,
     path: &'a str,
 }
 
@@ -220,7 +228,7 @@ impl Reader<'_> {
     fn file(&self, path: &str) -> Result<Vec<u8>, KubeconfigError> {
         // As client-go has it: a name that is not absolute is meant beside the kubeconfig.
         let folder = Path::new(self.path).parent().unwrap_or(Path::new("/"));
-        let bytes = self.disk.read(&folder.join(path), LIMIT)?;
+        let bytes = (self.read)(&folder.join(path))?;
         bytes.ok_or_else(|| KubeconfigError::Absent { path: path.to_owned() })
     }
 

@@ -6,18 +6,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bundle::{BUNDLE_PATH, Bundle, FOLDERS, SPENDING_UNIT, Slot, Snap, Start, UnitName};
+use bundle::torcx::AddonName;
+use bundle::{BUNDLE_PATH, Bundle, FOLDERS, SPENDING_UNIT, Slot, Snap, SourceKind, Start, UnitName};
 use engine::{Plan, PlanError, Step, StepId};
 use serde::{Deserialize, Serialize};
 
 use crate::checks;
 use crate::facts::Facts;
+use crate::followed::Followed;
 use crate::gate_facts;
 use crate::refusals;
 use crate::resource::extension::{self, MERGE_DEADLINE, PlannedExtension};
 use crate::resource::file::{FILES_DEADLINE, PlannedFile};
+use crate::resource::os::{self, UPDATE_DEADLINE};
 use crate::resource::package::PACKAGES_DEADLINE;
 use crate::resource::snap::planned_snap;
+use crate::resource::torcx::{self, IMAGE_DEADLINE, RESOLVE_DEADLINE, WantedAddon};
 use crate::resource::tree::{self, FETCH_DEADLINE, PlannedTree, RETIRE_DEADLINE, UNPACK_DEADLINE};
 use crate::resource::{Deed, Node, credential, file, folder, gate, hook, keep, package, short, snap, unit};
 
@@ -38,6 +42,8 @@ const HOOK_MARGIN: Duration = Duration::from_secs(120);
 
 /// The step that refuses what cannot be done here.
 pub(crate) const CHECK_STEP: &str = "check-bundle";
+const UPDATE_STEP: &str = "update-system";
+const REBOOT_STEP: &str = "reboot-into-system";
 const CREDENTIALS_STEP: &str = "settle-credentials";
 /// The step that switches files in.
 pub(crate) const COMMIT_STEP: &str = "commit-files";
@@ -48,6 +54,8 @@ pub(crate) const COMMIT_STEP: &str = "commit-files";
 pub enum Action {
     Check(checks::Action),
     Keep(keep::Action),
+    Os(os::Action),
+    Addon(torcx::Action),
     Folder(folder::Action),
     Credential(credential::Action),
     Tree(tree::Action),
@@ -70,6 +78,8 @@ impl Action {
         match self {
             Self::Check(action) => action,
             Self::Keep(action) => action,
+            Self::Os(action) => action,
+            Self::Addon(action) => action,
             Self::Folder(action) => action,
             Self::Credential(action) => action,
             Self::Tree(action) => action,
@@ -89,7 +99,7 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
     let gate = gate_facts::resolve(bundle, facts).environment;
     // What cannot be planned is refused by the first step.
     let snap = planned_snap(bundle, &gate).ok().flatten();
-    let mut steps = Sequence { bundle, gate, snap, steps: Vec::new() };
+    let mut steps = Sequence { bundle, followed: facts.followed.as_ref(), gate, snap, steps: Vec::new() };
     steps.prepare(facts);
     steps.write_files(facts);
     let mut before_gate = steps.start_units();
@@ -101,11 +111,12 @@ pub fn plan_first_boot(bundle: &Bundle, facts: &Facts) -> Result<Plan<Action>, P
 
 /// What the plan depends on, by name, so that two plans can be told apart at a glance.
 fn inputs(bundle: &Bundle, facts: &Facts) -> BTreeMap<String, String> {
+    let release = facts.followed.as_ref().map(|followed| followed.release.value.to_string());
     [
         ("bundle", bundle.digest().to_string()),
         ("cluster", bundle.cluster.clone()),
         ("group", bundle.group.clone()),
-        ("kubernetes", bundle.kubernetes_version.clone()),
+        ("kubernetes", release.unwrap_or_else(|| bundle.kubernetes_version.clone())),
         ("os", format!("{} {}", facts.os.value.id, facts.os.value.version)),
         ("hostname", facts.hostname.value.clone()),
         ("platform", facts.platform.value.clone()),
@@ -124,6 +135,7 @@ fn units_with(bundle: &Bundle, start: Start) -> Vec<UnitName> {
 /// Reads as a table of contents.
 struct Sequence<'a> {
     bundle: &'a Bundle,
+    followed: Option<&'a Followed>,
     gate: BTreeMap<String, String>,
     snap: Option<Snap>,
     steps: Vec<Step<Action>>,
@@ -156,6 +168,7 @@ impl Sequence<'_> {
         all_prepared.extend(self.unpack_trees(&checked));
         all_prepared.extend(self.fetch_packages());
         all_prepared.extend(self.place_extensions(&checked));
+        all_prepared.extend(self.resolve_versions(&checked));
         let take = keep::Action::TakeBundle { path: BUNDLE_PATH.to_owned() };
         self.add("take-bundle", &all_prepared, FILES_DEADLINE, Action::Keep(take));
         let close = gate::Action::CloseGate { path: bundle.gate.path.to_string() };
@@ -250,6 +263,34 @@ impl Sequence<'_> {
         unpacked
     }
 
+    /// What is staged hangs on the system that boots next, so that comes first. Gives the steps after which all of it is there.
+    fn resolve_versions(&mut self, checked: &[&str]) -> Vec<String> {
+        let (Some(follow), Some(followed)) = (&self.bundle.follow, self.followed) else { return Vec::new() };
+        let needs: Vec<&str> = checked.iter().copied().chain(["check-programs", "keep-before"]).collect();
+        let update = Action::Os(os::Action::UpdateSystem { update: follow.os_update });
+        self.add(UPDATE_STEP, &needs, UPDATE_DEADLINE, update);
+        let (release, source) = (followed.release.value.to_string(), followed.release.source.clone());
+        let addon = follow.addon.as_ref().zip(followed.preferred.as_ref());
+        let addon = addon.map(|(addon, preferred)| WantedAddon {
+            name: addon.name.clone(),
+            versions: preferred.value.clone(),
+            source: preferred.source.clone(),
+            lists: addon.manifest_url.as_str().to_owned(),
+        });
+        let resolve = torcx::Action::ResolveVersions { release, source, addon };
+        self.add("resolve-versions", &[UPDATE_STEP], RESOLVE_DEADLINE, Action::Addon(resolve));
+        let Some(addon) = self.addon() else { return vec!["resolve-versions".to_owned()] };
+        let fetch = format!("fetch-addon-{addon}");
+        let action = Action::Addon(torcx::Action::FetchAddon { addon });
+        self.add(&fetch, &["resolve-versions"], IMAGE_DEADLINE, action);
+        vec![fetch]
+    }
+
+    fn addon(&self) -> Option<AddonName> {
+        let addon = self.bundle.follow.as_ref()?.addon.as_ref()?;
+        Some(addon.name.clone())
+    }
+
     /// The same for images.
     fn place_extensions(&mut self, checked: &[&str]) -> Vec<String> {
         let mut placed = Vec::new();
@@ -303,6 +344,13 @@ impl Sequence<'_> {
             self.add("switch-extensions", &before, FILES_DEADLINE, Action::Extension(switch));
             switched.push("switch-extensions");
         }
+        let addon = self.addon();
+        let use_addon = addon.as_ref().map(|addon| format!("use-addon-{addon}"));
+        if let (Some(id), Some(addon)) = (&use_addon, addon) {
+            let action = Action::Addon(torcx::Action::UseAddon { addon });
+            self.add(id, &before, FILES_DEADLINE, action);
+            switched.push(id);
+        }
         self.add("remove-files", &switched, SERVICE_DEADLINE, Action::Keep(keep::Action::RemoveFiles));
         let merged = if extensions.is_empty() { "remove-files" } else { "merge-extensions" };
         if !extensions.is_empty() {
@@ -324,6 +372,7 @@ impl Sequence<'_> {
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
         let masked = self.bundle.idle_units.iter().filter(|unit| unit.mask().is_some()).map(|unit| &unit.name);
         let started = self.bundle.units.iter().map(|unit| &unit.name);
+        let started = started.filter(|unit| !self.runs_addon() || **unit != self.bundle.runtime.unit);
         let units = started.chain(hooks).chain(masked).cloned().collect();
         let reload = Action::Unit(unit::Action::ReloadUnits { units });
         self.add("reload-units", &["enable-units"], RELOAD_DEADLINE, reload);
@@ -350,7 +399,12 @@ impl Sequence<'_> {
     /// systemd heeds that only between jobs that are queued at the same time, and ours are not. Units that have no need
     /// of each other start together.
     fn start_units(&mut self) -> Vec<String> {
-        let started = units_with(self.bundle, Start::BeforeGate);
+        let mut started = units_with(self.bundle, Start::BeforeGate);
+        if self.runs_addon() {
+            // It is there once torcx has applied the addon.
+            started.retain(|unit| *unit != self.bundle.runtime.unit);
+            started.push(self.bundle.runtime.unit.clone());
+        }
         let position = started.iter().position(|unit| *unit == self.bundle.runtime.unit);
         let (before_runtime, from_runtime) = started.split_at(position.unwrap_or(0));
         let (runtime, after_runtime) = from_runtime.split_at(usize::from(position.is_some()));
@@ -369,6 +423,7 @@ impl Sequence<'_> {
         if !self.bundle.extensions.is_empty() {
             way.all.push("verify-extensions".to_owned());
         }
+        way.advance(self.reboot_into_system(&way.all));
         way.advance(self.add_hooks(Slot::AfterFiles, &way.all));
         way.advance(self.add_starts(before_runtime, &way.ready));
         way.advance(self.add_hooks(Slot::BeforeRuntime, &way.ready));
@@ -377,7 +432,11 @@ impl Sequence<'_> {
         way.advance(self.add_starts(after_runtime, &way.ready));
         let hooks = self.add_hooks(Slot::BeforeKubelet, &way.all);
         // Before these hooks have run, not even an attempt of a start is wanted.
-        let armed_after = if hooks.is_empty() { vec!["reload-units".to_owned()] } else { hooks.clone() };
+        let armed_after = match (hooks.is_empty(), &self.bundle.follow) {
+            (false, _) => hooks.clone(),
+            (true, Some(_)) => vec![REBOOT_STEP.to_owned()],
+            (true, None) => vec!["reload-units".to_owned()],
+        };
         way.advance(hooks);
         let configured = self.configure_snap(&armed_after);
         way.all.extend(configured);
@@ -386,6 +445,31 @@ impl Sequence<'_> {
             way.all.push(self.add_unit("arm", &unit, &armed_after, arm));
         }
         way.all
+    }
+
+    /// Nothing is started in a system, or beside an addon, that another boot replaces.
+    fn reboot_into_system(&mut self, needs: &[String]) -> Vec<String> {
+        let Some(follow) = &self.bundle.follow else { return Vec::new() };
+        let (addon, data_folder) = (self.addon(), follow.addon.as_ref().and_then(|addon| addon.data_folder.clone()));
+        let reboot = torcx::Action::RebootIntoSystem { addon: addon.clone() };
+        self.add_barrier(REBOOT_STEP, needs, FILES_DEADLINE, Action::Addon(reboot));
+        let mut done = vec![REBOOT_STEP.to_owned()];
+        if let Some(folder) = data_folder {
+            let clean = Action::Addon(torcx::Action::CleanRuntimeData { folder });
+            self.add("clean-runtime-data", &done, SERVICE_DEADLINE, clean);
+            done = vec!["clean-runtime-data".to_owned()];
+        }
+        if let Some(addon) = addon {
+            let id = format!("verify-addon-{addon}");
+            self.add(&id, &done, UNPACK_DEADLINE, Action::Addon(torcx::Action::VerifyAddon { addon }));
+            done = vec![id];
+        }
+        done
+    }
+
+    /// Whether torcx brings the container runtime.
+    fn runs_addon(&self) -> bool {
+        self.bundle.runtime.source.kind() == SourceKind::Torcx && self.addon().is_some()
     }
 
     /// In eksctl's order. Whatever starts the kubelet in between, its gate is shut. Its unit is not armed: a unit of the
@@ -435,7 +519,7 @@ impl Sequence<'_> {
         }
         // Of a bundle that brings none, only where an earlier one did.
         let (trees, extensions) = (self.trees(), self.extensions());
-        if !trees.is_empty() || !extensions.is_empty() || facts.has_programs {
+        if !trees.is_empty() || !extensions.is_empty() || self.addon().is_some() || facts.has_programs {
             let retire = Action::Tree(tree::Action::RetireTrees { trees, extensions });
             self.add("retire-trees", &released, RETIRE_DEADLINE, retire);
         }
@@ -471,6 +555,8 @@ impl Sequence<'_> {
     /// say "not enabled" for ever.
     fn enabled_units(&self) -> Vec<UnitName> {
         let started = self.bundle.units.iter().filter(|unit| unit.start != Start::ByOthers);
+        // The kubelet's unit wants it; there is nothing to enable before torcx has brought it.
+        let started = started.filter(|unit| !self.runs_addon() || unit.name != self.bundle.runtime.unit);
         let installable = started.filter(|unit| unit.brought.is_none_or(|nature| nature.installable));
         installable.map(|unit| unit.name.clone()).collect()
     }

@@ -2,16 +2,13 @@
 //!
 //! Nothing of a bundle is ever left out silently: what cannot be done is refused before anything is written.
 
-use bundle::{BOOTSTRAP_UNIT, Bundle, Extension, Os as KnownOs, SourceKind, System, UNIT_FOLDER};
+use bundle::{Bundle, Extension, Os as KnownOs, System};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Os};
 use crate::gate_facts;
 use crate::ownership;
 use crate::resource::snap::planned_snap;
-
-/// What a bundle of the layout tectonic wants to call nodestrap by.
-const OLD_NAME: &str = "tectonic-torcx-bootstrap";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -25,7 +22,7 @@ pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
     let gate = gate_facts::resolve(bundle, facts);
     // With a variable missing, what is made of it would only be missing too.
     let snap = if gate.refusals.is_empty() { planned_snap(bundle, &gate.environment).err() } else { None };
-    [runtime(bundle), old_name(bundle), os(bundle, &facts.os.value), snap]
+    [os(bundle, &facts.os.value), snap]
         .into_iter()
         .flatten()
         .chain(gate.refusals)
@@ -49,14 +46,6 @@ pub(crate) fn remarks(bundle: &Bundle, facts: &Facts) -> Vec<String> {
     unknown.then(remark).into_iter().collect()
 }
 
-fn runtime(bundle: &Bundle) -> Option<Refusal> {
-    let source = bundle.runtime.source.kind();
-    (source == SourceKind::Torcx).then(|| Refusal {
-        reason: format!("this version of nodestrap cannot install a container runtime from \"{source}\" yet"),
-        advice: "say source: tree or preinstalled in the spec, render and deliver again".to_owned(),
-    })
-}
-
 /// systemd would pass over such an image, unmerge what is there, and report success.
 pub(crate) fn extensions(bundle: &Bundle, os: &Os, architecture: &str) -> Vec<Refusal> {
     let system = System { id: &os.id, sysext_level: &os.sysext_level, version_id: &os.version, architecture };
@@ -68,15 +57,6 @@ pub(crate) fn extensions(bundle: &Bundle, os: &Os, architecture: &str) -> Vec<Re
         })
     };
     bundle.extensions.iter().filter_map(refuse).collect()
-}
-
-/// A node whose bootstrap unit cannot run would never mend a damaged gate.
-fn old_name(bundle: &Bundle) -> Option<Refusal> {
-    let unit = bundle.file(&format!("{UNIT_FOLDER}/{BOOTSTRAP_UNIT}")).and_then(|file| file.content.text());
-    unit.is_some_and(|text| text.contains(OLD_NAME)).then(|| Refusal {
-        reason: format!("the bundle's {BOOTSTRAP_UNIT} calls nodestrap {OLD_NAME}, a name it does not answer to yet"),
-        advice: "use layout: nodestrap".to_owned(),
-    })
 }
 
 /// Paths and programs differ: a bundle for one system half-works on another, which is worse than not at all.
@@ -131,6 +111,7 @@ mod tests {
                 id: text(id),
                 version: text(version),
                 variant: text(variant),
+                board: String::new(),
                 sysext_level: String::new(),
                 name: String::new(),
             };

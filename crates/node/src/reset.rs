@@ -21,15 +21,17 @@ use host::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 
 use crate::complete::COMPLETE_PATH;
+use crate::followed::FOLLOWED_PATH;
 use crate::kept::KEPT_BUNDLES_FOLDER;
 use crate::resource::file::{FILES_DEADLINE, KUBELET_STATE, remove_tree};
 use crate::resource::gate::{GateState, observe_any};
 use crate::resource::package::manager::OUTPUT_FOLDER as PACKAGE_OUTPUT_FOLDER;
 use crate::resource::record::{self, BEFORE_FOLDER, RECORD_PATH, Record};
 use crate::resource::started::STARTED_PATH;
+use crate::resource::torcx::data::CLEAN_DATA_PATH;
 use crate::resource::{
     Deed, FAMILIES, Tools, UndoPhase, UndoStep, Undoing, credential, extension, file, folder, gate, hook, package,
-    snap, tree, unit,
+    snap, torcx, tree, unit,
 };
 use crate::session::{Applied, HANG_GRACE, LOCK_PATH, NodeHost, Preview, SessionError, Surroundings};
 use crate::store::{JOURNAL_PATH, JournalFile, JournalSnapshot, STATE_FOLDER};
@@ -57,6 +59,7 @@ pub enum ResetAction {
     Tree(tree::Undo),
     Package(package::Undo),
     Extension(extension::Undo),
+    Addon(torcx::Undo),
     Gate(gate::Undo),
     Unit(unit::Undo),
     Snap(snap::Undo),
@@ -82,6 +85,7 @@ impl ResetAction {
             Self::Tree(undo) => undo,
             Self::Package(undo) => undo,
             Self::Extension(undo) => undo,
+            Self::Addon(undo) => undo,
             Self::Gate(undo) => undo,
             Self::Unit(undo) => undo,
             Self::Snap(undo) => undo,
@@ -271,7 +275,7 @@ fn forget(disk: &dyn Disk) -> Result<Forgotten, FileError> {
         return Ok(Forgotten::NothingThere);
     }
     files::remove_durable(disk, Path::new(RECORD_PATH))?;
-    for path in [COMPLETE_PATH, STARTED_PATH] {
+    for path in [COMPLETE_PATH, STARTED_PATH, FOLLOWED_PATH, CLEAN_DATA_PATH] {
         files::remove_durable(disk, Path::new(path))?;
     }
     for folder in [BEFORE_FOLDER, KEPT_BUNDLES_FOLDER, HOOK_OUTPUT_FOLDER, PACKAGE_OUTPUT_FOLDER] {

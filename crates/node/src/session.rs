@@ -11,9 +11,10 @@ use engine::{
     Patience, Plan, PlanError, PlannedRun, Recovery, Report, RetryPolicy, RotationLimits, RunOutcome, Step,
     StepContext, StepError, StepId, Timestamp, Workers,
 };
+use host::UpdateEngine;
 use host::disk::{Disk, DiskError};
 use host::files::FileError;
-use host::machine::{Machine, MachineError};
+use host::machine::{BootId, Machine, MachineError};
 use host::snaps::Snaps;
 use host::units::Units;
 
@@ -23,6 +24,7 @@ use crate::checks;
 use crate::expected::ExpectedPlan;
 use crate::facts::{Facts, FactsError, gather_facts};
 use crate::failure::chain;
+use crate::following::{AskCluster, FollowError};
 use crate::gate_facts;
 use crate::kept;
 use crate::ownership;
@@ -45,6 +47,9 @@ pub struct NodeHost {
     pub units: Arc<dyn Units>,
     pub snaps: Arc<dyn Snaps>,
     pub artefacts: Arc<dyn Artefacts>,
+    pub update_engine: Arc<dyn UpdateEngine>,
+    /// Who can ask the API server for what a bundle leaves to the node.
+    pub cluster: Arc<dyn AskCluster>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,
     pub platform: Arc<PlatformSource>,
@@ -65,6 +70,7 @@ impl NodeHost {
             units: self.units.as_ref(),
             snaps: self.snaps.as_ref(),
             artefacts: self.artefacts.as_ref(),
+            update_engine: self.update_engine.as_ref(),
             clock,
             ownership: self.ownership,
         }
@@ -84,6 +90,11 @@ impl NodeHost {
             identity,
             machine: facts.machine(),
             named: Named::ByDelivery,
+            os: facts.os.value.clone(),
+            architecture: facts.architecture.value.clone(),
+            boot_id: BootId(facts.boot_id.value.clone()),
+            was_complete: facts.complete.is_some(),
+            followed: facts.followed.clone(),
             is_preview: false,
             committed_before: past.committed,
             last_believed: past.last_believed,
@@ -124,6 +135,8 @@ pub enum SessionError {
     KeepPlatform(#[source] FileError),
     #[error(transparent)]
     Facts(#[from] FactsError),
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     #[error("no plan can be made from this bundle")]
     Plan(#[from] PlanError),
     #[error("the journal of this node cannot be used")]
@@ -141,6 +154,7 @@ impl SessionError {
             Self::Plan(_) | Self::OtherPlan(_) | Self::NotDelivered(_) => ErrorClass::WrongInput,
             Self::Facts(error) if error.may_pass() => ErrorClass::Transient,
             Self::Verify(error) | Self::Retire(error) => error.class,
+            Self::Follow(error) => error.class(),
             Self::Facts(_)
             | Self::KeepPlatform(_)
             | Self::Lock(_)
@@ -178,6 +192,7 @@ fn prepare_as(host: &NodeHost, bundle: &Bundle, adopt: Adopt) -> Result<(Facts, 
         facts.adopt();
     }
     facts.ask_api_server(host.disk.as_ref(), bundle);
+    facts.find_out(host, bundle)?;
     let plan = plan_first_boot(bundle, &facts)?;
     Ok((facts, plan))
 }

@@ -119,6 +119,8 @@ const RULES: &[(Subject, Pattern, Consequence, &str)] = &[
     (Subject::Bundle, "runtime", NewMachine, "the image brings the container runtime"),
     (Subject::Bundle, "webhook", None, "it is read when a run ends"),
     (Subject::Bundle, "gate.facts", RestartKubelet, "the kubelet reads the gate when it starts"),
+    (Subject::Bundle, "follow.addon", Reboot, "torcx applies addons when the machine boots"),
+    (Subject::Bundle, "follow.osUpdate", None, "only a node that is not complete yet asks for an update"),
     (Subject::Bundle, "", RestartKubelet, "the kubelet is set up by it"),
     (Subject::NotRequired, "", None, "a program more than needed does no harm"),
     (Subject::Machine, "machines.min", None, "only the provider's group changes"),

@@ -114,6 +114,19 @@ impl RuntimeMappings {
         Ok(Self(mappings))
     }
 
+    /// The versions of docker that releases of that time were tested with.
+    pub fn built_in() -> Self {
+        let docker = |minor: u32, versions: &[&str]| {
+            let versions = versions.iter().filter_map(|version| AddonVersion::new(*version).ok()).collect();
+            let addons = AddonName::new("docker").ok().map(|addon| (addon, versions));
+            (Minor { major: 1, minor }, addons.into_iter().collect())
+        };
+        Self(
+            [docker(8, &["1.12"]), docker(9, &["17.03", "1.12"]), docker(10, &["17.03"]), docker(11, &["17.03"])]
+                .into(),
+        )
+    }
+
     /// Never empty: that a minor is there without a version of the addon is said as such.
     pub fn preferred(&self, minor: Minor, addon: &AddonName) -> Result<&[AddonVersion], MappingsError> {
         let unknown = || MappingsError::UnknownMinor { minor, known: self.0.keys().copied().collect() };

@@ -17,7 +17,7 @@
 //! | manifest of an image | `/.torcx/manifest.json` in it | [`ImageManifest`] |
 //! | seed of the kubelet's environment | `/etc/kubernetes/installer/kubelet.env` | [`KubeletEnv`] |
 //!
-//! [`first_answer`] says whose word counts (forced, live, seed), [`pick_version`] which version of an addon is wanted.
+//! [`pick_version`] says which version of an addon is wanted.
 
 mod image_manifest;
 mod json;
@@ -26,7 +26,6 @@ mod mappings;
 mod names;
 mod package_list;
 mod pick;
-mod precedence;
 mod profile;
 mod seal;
 mod template;
@@ -41,7 +40,6 @@ pub use package_list::{
     AddonImage, Location, PACKAGE_LIST_KIND, Package, PackageList, PackageListError, PackageVersion, Place,
 };
 pub use pick::{NoVersion, OsRelease, Pick, has_torcx, needed_lists, pick_version};
-pub use precedence::{Answer, NoAnswer, Resolved, SeedFallback, Source, first_answer};
 pub use profile::{ImageReference, Profile, ProfileKind, choose_profile};
 pub use seal::{SEAL_PATH, Seal};
 pub use template::{DEFAULT_MANIFEST_URL, TemplateError, UrlTemplate};

@@ -16,7 +16,9 @@ use host::files::{self, FileWrite, Staged};
 use serde::{Deserialize, Serialize};
 
 use super::record::{self, Before, FileRecord, Now, RECORD_PATH, Record};
-use super::{Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, extension, first_that, unit};
+use super::{
+    Deed, Family, Node, Ownership, UndoPhase, UndoStep, Undoing, Verified, extension, first_that, torcx, unit,
+};
 use crate::failure::{disk_error, file_error};
 use crate::reset::{RESTORE_STEP, ResetAction};
 use crate::spending;
@@ -370,9 +372,11 @@ impl Family for Files {
     fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
         let cni = node.bundle.pod_network.as_ref().map(|network| network.cni_config.as_str());
         let of_extensions = extension::links::wanted(node, record)?;
+        let of_torcx = torcx::paths(node, record)?;
         for (path, file) in &record.files {
             let is_link = node.bundle.trees.iter().any(|tree| tree.links.contains_key(path.as_str()))
                 || of_extensions.contains_key(path)
+                || of_torcx.contains(path)
                 || unit::idle::masks(node.bundle).any(|mask| mask == **path);
             let is_wanted =
                 is_link || node.files.iter().any(|wanted| wanted.path == **path) || cni == Some(path.as_str());

@@ -102,7 +102,8 @@ impl Family for Folders {
 
     fn find_obsolete(&self, node: &Node<'_>, record: &Record, obsolete: &mut Record) -> Result<(), StepError> {
         let (needed, disk) = (needed(node)?, node.tools.disk);
-        let going: BTreeSet<String> = obsolete.files.keys().chain(obsolete.gates.keys()).cloned().collect();
+        let files = obsolete.files.keys().chain(obsolete.gates.keys());
+        let going: BTreeSet<String> = files.chain(&obsolete.addons).cloned().collect();
         // Deepest first: a folder goes if all that is in it goes. What somebody else uses stays.
         for folder in record.folders.iter().rev().filter(|folder| !needed.contains(*folder)) {
             let names = disk.list(Path::new(folder)).map_err(|error| disk_error(&error))?;

@@ -10,10 +10,12 @@ pub(crate) mod folder;
 pub(crate) mod gate;
 pub(crate) mod hook;
 pub(crate) mod keep;
+pub(crate) mod os;
 pub(crate) mod package;
 pub(crate) mod record;
 pub(crate) mod snap;
 pub(crate) mod started;
+pub(crate) mod torcx;
 pub(crate) mod tree;
 pub(crate) mod unit;
 
@@ -25,13 +27,16 @@ use std::time::Duration;
 use bundle::resource::Difference;
 use bundle::{Bundle, Component, Digest, ExtensionName, File, Snap};
 use engine::{Clock, Condition, History, StepContext, StepError, Timestamp};
+use host::UpdateEngine;
 use host::disk::Disk;
-use host::machine::MachineIdentity;
+use host::machine::{BootId, MachineIdentity};
 use host::snaps::Snaps;
 use host::units::Units;
 
 use crate::artefacts::Artefacts;
 use crate::bundle_source::Named;
+use crate::facts::Os;
+use crate::followed::Followed;
 use record::Record;
 
 /// What a family works with.
@@ -41,6 +46,7 @@ pub(crate) struct Tools<'a> {
     pub(crate) units: &'a dyn Units,
     pub(crate) snaps: &'a dyn Snaps,
     pub(crate) artefacts: &'a dyn Artefacts,
+    pub(crate) update_engine: &'a dyn UpdateEngine,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) ownership: Ownership,
 }
@@ -53,6 +59,14 @@ pub(crate) struct Node<'a> {
     /// As far as it is known now.
     pub(crate) machine: MachineIdentity,
     pub(crate) named: Named,
+    /// The system that runs, and on which processor.
+    pub(crate) os: Os,
+    pub(crate) architecture: String,
+    pub(crate) boot_id: BootId,
+    /// This machine was a complete node before, with whichever bundle.
+    pub(crate) was_complete: bool,
+    /// What the bundle leaves to the node, as it was found out for this run.
+    pub(crate) followed: Option<Followed>,
     /// Nothing is done, so nothing is started either, not even to ask.
     pub(crate) is_preview: bool,
     /// Every file, sorted by path.
@@ -154,11 +168,12 @@ pub(crate) trait Family: Sync {
 }
 
 /// Folders after files and gates, because they follow from them; what people look at first comes first.
-pub(crate) const FAMILIES: [&dyn Family; 10] = [
+pub(crate) const FAMILIES: [&dyn Family; 11] = [
     &gate::Gates,
     &package::PackageFamily,
     &tree::Trees,
     &extension::Extensions,
+    &torcx::Addons,
     &file::Files,
     &unit::UnitFamily,
     &snap::SnapFamily,

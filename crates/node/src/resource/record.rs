@@ -61,6 +61,9 @@ pub(crate) struct Record {
     /// The unit that merges them, if we had it do so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sysext: Option<UnitRecord>,
+    /// Images of torcx's addons that were placed here, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) addons: BTreeSet<String>,
     /// Packages that were installed, upgraded or held, with their dependencies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) packages: BTreeMap<String, PackageRecord>,
@@ -242,9 +245,11 @@ impl Record {
             trees,
             extensions,
             sysext,
+            addons,
             packages,
             proxy: _,
         } = undone;
+        self.addons.retain(|image| !addons.contains(image));
         self.idle.retain(|unit, _| !idle.contains_key(unit));
         self.packages.retain(|name, _| !packages.contains_key(name));
         self.proxy = self.proxy.filter(|_| !self.packages.is_empty());
@@ -281,6 +286,7 @@ impl Record {
             trees,
             extensions,
             sysext,
+            addons,
             packages,
             proxy: _,
         } = self;
@@ -290,7 +296,7 @@ impl Record {
             snap.settings.keys().map(move |key| format!("{name} {key}")).chain(aliases)
         });
         let names = files.keys().chain(gates.keys()).chain(units.keys()).chain(folders).chain(hooks);
-        let names = names.chain(credentials).cloned();
+        let names = names.chain(credentials).chain(addons).cloned();
         let packages = packages.keys().map(|name| format!("package {name}"));
         let merged = sysext.iter().map(|_| SYSEXT_UNIT.to_owned());
         let extensions = extensions.iter().map(|name| format!("extension {name}")).chain(merged);

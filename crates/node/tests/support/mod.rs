@@ -1,6 +1,7 @@
 //! A fake machine as its image makes it, bundles to put on it, and a whole run of `apply`.
 #![allow(dead_code, clippy::disallowed_methods, reason = "each test file uses its part; the spec's files are real")]
 
+pub(crate) mod fake_cluster;
 #[path = "../../../render/tests/support/mod.rs"]
 mod rendered;
 pub(crate) mod shelf;
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use bundle::{BUNDLE_PATH, Bundle};
 use engine::{Clock, Report, RunOutcome, Timestamp, Workers};
+use fake_cluster::FakeCluster;
 use host::disk::Disk;
-use host::fake::{Crash, FakeClock, FakeDisk, FakeSnaps, FakeUnits};
+use host::fake::{Crash, FakeClock, FakeDisk, FakeSnaps, FakeUnits, FakeUpdateEngine, Finds};
 use host::machine::{LinuxMachine, Machine};
 use host::snaps::Snaps as _;
 use host::units::{ActiveState, UnitName};
@@ -102,6 +104,8 @@ pub(crate) struct FakeNode {
     pub(crate) snaps: FakeSnaps,
     /// Who has its artefacts.
     pub(crate) shelf: Shelf,
+    pub(crate) engine: FakeUpdateEngine,
+    pub(crate) cluster: FakeCluster,
     /// Where the bundle wants its gate.
     pub(crate) gate: String,
     /// What a metadata service would say; empty where there is none.
@@ -188,7 +192,9 @@ impl FakeNode {
         }
         let instance_type = if bundle.node.layout == bundle::Layout::Eksctl { "m5.large" } else { "" }.to_owned();
         let shelf = Shelf::default();
-        Self { disk, units, snaps, shelf, gate: bundle.gate.path.to_string(), instance_type }
+        let engine = FakeUpdateEngine::new(&disk, Finds::NoneHere);
+        let gate = bundle.gate.path.to_string();
+        Self { disk, units, snaps, shelf, engine, cluster: FakeCluster::default(), gate, instance_type }
     }
 
     pub(crate) fn host(&self) -> NodeHost {
@@ -203,6 +209,8 @@ impl FakeNode {
             units: Arc::new(self.units.clone()),
             snaps: Arc::new(self.snaps.clone()),
             artefacts: Arc::new(self.shelf.clone()),
+            update_engine: Arc::new(self.engine.clone()),
+            cluster: Arc::new(self.cluster.clone()),
             machine: Arc::clone(&machine),
             ownership: Ownership::Root,
             platform: Arc::new(PlatformSource::of_folder(disk, machine)),
@@ -232,6 +240,7 @@ impl FakeNode {
         node::apply_prepared(&self.host(), delivered, &surroundings(&clock(), order), &|bundle| {
             let mut facts = self.facts()?;
             change(&mut facts);
+            facts.find_out(&self.host(), bundle)?;
             let plan = node::plan_first_boot(bundle, &facts)?;
             Ok(Arc::new((facts, plan)))
         })
@@ -254,7 +263,11 @@ impl FakeNode {
         let disk = self.disk.after_crash(crash, seed);
         let units = self.units.after_crash(crash, &disk);
         let snaps = self.snaps.after_crash(&disk, &units);
-        Self { disk, units, snaps, ..self.clone() }
+        let engine = match crash {
+            Crash::ProcessKill => self.engine.after_kill(&disk),
+            _ => self.engine.after_reboot(&disk).0,
+        };
+        Self { disk, units, snaps, engine, ..self.clone() }
     }
 
     pub(crate) fn tree(&self) -> String {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bundle::{ArtefactForm, RelativePath, Tree};
 use engine::StepError;
 use fetch::Sink;
-use node::{Artefacts, Order};
+use node::{Artefacts, Errand, Order};
 
 use self::artefact::{archive, bytes_of, gzip};
 
@@ -51,7 +51,31 @@ impl Shelf {
     }
 }
 
+impl Shelf {
+    /// What is at the first of these places that anybody answers at. What nobody has put there is not there.
+    fn find(&self, errand: &Errand<'_>) -> Result<Vec<u8>, StepError> {
+        self.with(|state| state.asked.extend(errand.places.first().cloned()));
+        let answers = errand.places.iter().find(|place| !self.with(|state| state.down.contains(*place)));
+        let place = answers.ok_or_else(|| StepError::transient(format!("nobody has {}", errand.what)))?;
+        let found = self.with(|state| state.special.get(place).cloned());
+        found.ok_or_else(|| StepError::needs_operator(format!("{}: 404 at {place}", errand.what)))
+    }
+
+    /// Nobody has it any more.
+    pub(crate) fn forget(&self, place: &str) {
+        self.with(|state| state.special.remove(place));
+    }
+}
+
 impl Artefacts for Shelf {
+    fn read(&self, errand: &Errand<'_>) -> Result<Vec<u8>, StepError> {
+        self.find(errand)
+    }
+
+    fn size(&self, errand: &Errand<'_>) -> Result<u64, StepError> {
+        Ok(self.find(errand)?.len() as u64)
+    }
+
     fn download(&self, order: &Order<'_>, sink: &mut dyn Sink) -> Result<Option<String>, StepError> {
         self.with(|state| state.asked.extend(order.artefact.places.first().cloned()));
         for place in order.artefact.places.iter().filter(|place| !order.without.contains(place)) {
