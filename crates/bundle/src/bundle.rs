@@ -28,6 +28,10 @@ pub const UNIT_FOLDER: &str = "/etc/systemd/system";
 pub const BOOTSTRAP_UNIT: &str = "k8s-node-bootstrap.service";
 /// Runs `nodestrap spend-credentials`. Pulled in by the kubelet's unit: what it waits for, only a kubelet can bring.
 pub const SPENDING_UNIT: &str = "nodestrap-spend-credentials.service";
+/// Runs `nodestrap clean-runtime-data` early in a boot, if there is something to clean.
+pub const CLEAN_UP_UNIT: &str = "nodestrap-clean-runtime-data.service";
+/// What there is to clean.
+pub const CLEAN_UP_MARKER_PATH: &str = "/var/lib/nodestrap/clean-runtime-data.json";
 /// Hands certificate authorities on to the system.
 pub const TRUST_UNIT: &str = "nodestrap-trust.service";
 /// Loads kernel modules and sets kernel parameters.

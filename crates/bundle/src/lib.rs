@@ -32,10 +32,10 @@ mod values;
 mod vocabulary;
 
 pub use bundle::{
-    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, FOLDERS, File, Gate, HOOK_OUTPUT_FOLDER,
-    HOOK_OUTPUT_FOLDER_MODE, Hook, Join, KERNEL_UNIT, MAX_PODS_MAP_PATH, NodeKind, PodNetwork, Readers, Runtime,
-    RuntimeSource, SPENDING_UNIT, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit, UnitNature,
-    WEBHOOK_SETTINGS_PATH, Webhook, hook_output_path,
+    ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, BUNDLE_PATH, Bundle, CLEAN_UP_MARKER_PATH, CLEAN_UP_UNIT, FOLDERS, File, Gate,
+    HOOK_OUTPUT_FOLDER, HOOK_OUTPUT_FOLDER_MODE, Hook, Join, KERNEL_UNIT, MAX_PODS_MAP_PATH, NodeKind, PodNetwork,
+    Readers, Runtime, RuntimeSource, SPENDING_UNIT, Secrecy, Snap, Start, TIME_UNITS, TRUST_UNIT, UNIT_FOLDER, Unit,
+    UnitNature, WEBHOOK_SETTINGS_PATH, Webhook, hook_output_path,
 };
 pub use content::{Content, Sum};
 pub use diff::{Besides, BundleDiff, Setting, diff_bundles, diff_rendered};

@@ -25,6 +25,10 @@ pub(crate) const READER: Confinement = Confinement {
     forbidden: "@clock @cpu-emulation @debug @module @mount @obsolete @privileged @raw-io @reboot @resources @swap",
 };
 
+/// `nodestrap clean-runtime-data`: it removes what others own, whatever their modes say.
+pub(crate) const CLEANER: Confinement =
+    Confinement { capabilities: "CAP_DAC_OVERRIDE CAP_FOWNER", forbidden: READER.forbidden };
+
 impl Confinement {
     pub(crate) fn add_to<'a>(&self, service: Section<'a>) -> Section<'a> {
         service

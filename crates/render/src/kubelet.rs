@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bundle::{ARGUMENTS_VARIABLE, BOOTSTRAP_UNIT, GATE_PATH};
+use bundle::{BOOTSTRAP_UNIT, GATE_PATH};
 use serde_json::{Map, Value};
 use spec::{CompleteGroup, ConfigNode, ConfigTree, Setting, render_config_yaml};
 
@@ -90,6 +90,7 @@ fn unfit_for_splitting(character: char) -> Option<&'static str> {
 /// What `kubelet.service` runs and waits for.
 pub(crate) struct KubeletUnit<'a> {
     pub(crate) binary: &'a str,
+    pub(crate) arguments: Vec<Argument<'a>>,
     /// Path of nodestrap on the node.
     pub(crate) nodestrap: &'a str,
     pub(crate) runtime_unit: &'static str,
@@ -97,7 +98,7 @@ pub(crate) struct KubeletUnit<'a> {
     pub(crate) followers: Vec<&'static str>,
 }
 
-pub(crate) fn render_unit(inputs: &KubeletUnit<'_>) -> Result<Vec<u8>, RenderError> {
+pub(crate) fn render_unit(inputs: KubeletUnit<'_>) -> Result<Vec<u8>, RenderError> {
     let mut wants = vec![inputs.runtime_unit, BOOTSTRAP_UNIT, GATE_UNIT];
     wants.extend(&inputs.followers);
     UnitFile::new(vec![
@@ -113,7 +114,7 @@ pub(crate) fn render_unit(inputs: &KubeletUnit<'_>) -> Result<Vec<u8>, RenderErr
             .text("EnvironmentFile", GATE_PATH)
             // A damaged gate counts as absent; once more, for a start without the units that this one wants.
             .command("ExecStartPre", inputs.nodestrap, arguments(["gate"]))
-            .command("ExecStart", inputs.binary, vec![Argument::SplitVariable(ARGUMENTS_VARIABLE)])
+            .command("ExecStart", inputs.binary, inputs.arguments)
             .text("Restart", "always")
             .text("RestartSec", "2")
             // Containers outlive a restart of the kubelet.

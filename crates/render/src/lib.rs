@@ -9,10 +9,12 @@
 //! nodestrap give the same bytes.
 
 mod besides;
+mod clean_up;
 mod confinement;
 pub mod delivery;
 mod error;
 mod extras;
+mod follow;
 mod gate_unit;
 mod group;
 mod kubeconfig;

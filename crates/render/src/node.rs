@@ -20,6 +20,7 @@ use crate::kubelet::{
 use crate::network::{self, NETWORK_UNIT};
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::spending;
+use crate::unit::Argument;
 use crate::{layout, packages, readers, runtime, static_pods, system, trees, webhook};
 
 pub(crate) const AUTHORITY_PATH: &str = "/etc/kubernetes/pki/ca.crt";
@@ -196,9 +197,11 @@ fn kubelet_part(
         true => Some(spending::Task::Programs),
         false => identity.is_spent_by_joining().then_some(spending::Task::Credentials),
     };
+    let nodestrap = group.delivery.nodestrap.path.value.as_str();
     let kubelet = KubeletUnit {
         binary: group.kubelet.binary.value.as_str(),
-        nodestrap: group.delivery.nodestrap.path.value.as_str(),
+        arguments: vec![Argument::SplitVariable(ARGUMENTS_VARIABLE)],
+        nodestrap,
         runtime_unit: runtime::unit_name(group.container_runtime.name.value),
         followers: [
             (cluster.networking.pod_network.value == PodNetwork::Bridge).then_some(NETWORK_UNIT),
@@ -211,22 +214,22 @@ fn kubelet_part(
     let mut files = vec![
         public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config))?,
         secret(required_flag(group, flag)?, credentials)?,
-        unit_file(KUBELET_UNIT, kubelet::render_unit(&kubelet)?)?,
+        unit_file(KUBELET_UNIT, kubelet::render_unit(kubelet)?)?,
     ];
     // A control plane has the same certificate among its own.
     if group.role.value == Role::Worker {
         files.push(public(AUTHORITY_PATH, authority)?);
     }
     let mut part = Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?], ..Part::default() };
-    part.add(gate_unit::render(KUBELET_UNIT, kubelet.nodestrap, GATE_PATH)?);
+    part.add(gate_unit::render(KUBELET_UNIT, nodestrap, GATE_PATH)?);
     if let Some(task) = task {
-        part.add(spending::render(KUBELET_UNIT, kubelet.nodestrap, task)?);
+        part.add(spending::render(KUBELET_UNIT, nodestrap, task)?);
     }
     Ok(part)
 }
 
 /// A bridge on each node: `nodestrap network` configures it once the node has registered and knows its pod CIDRs.
-fn pod_network(
+pub(crate) fn pod_network(
     cluster: &CompleteCluster,
     group: &CompleteGroup,
     part: &mut Part,
@@ -267,12 +270,20 @@ fn required_programs(
         programs.push(path(program.command.as_str())?);
     }
     programs.extend(runtime::required_program(group));
-    let brings_plugins = !group.components.is_brought(Component::CniPlugins);
-    if brings_plugins && cluster.networking.pod_network.value == PodNetwork::Bridge {
-        let folder = &group.container_runtime.cni_binaries.value;
-        for plugin in PLUGINS {
-            programs.push(path(format!("{folder}/{plugin}"))?);
-        }
+    if !group.components.is_brought(Component::CniPlugins) {
+        programs.extend(network_plugins(cluster, group)?);
     }
     Ok(programs)
+}
+
+/// What the pod network of nodestrap's takes.
+pub(crate) fn network_plugins(
+    cluster: &CompleteCluster,
+    group: &CompleteGroup,
+) -> Result<Vec<AbsolutePath>, RenderError> {
+    let folder = &group.container_runtime.cni_binaries.value;
+    match cluster.networking.pod_network.value {
+        PodNetwork::Bridge => PLUGINS.iter().map(|plugin| path(format!("{folder}/{plugin}"))).collect(),
+        PodNetwork::None => Ok(Vec::new()),
+    }
 }

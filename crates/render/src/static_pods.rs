@@ -26,7 +26,7 @@ type Flags = BTreeMap<String, Setting<String>>;
 
 /// Manifests and what they need, in the folder that the kubelet watches.
 pub(crate) fn render_static_pods(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Vec<File>, RenderError> {
-    let folder = leaf_text(&group.kubelet.config, &["staticPodPath"]).unwrap_or(MANIFESTS_FOLDER);
+    let folder = folder(group);
     let mut files = Vec::new();
     let mut pods = Vec::new();
     if group.role.value == Role::ControlPlane {
@@ -40,16 +40,30 @@ pub(crate) fn render_static_pods(cluster: &CompleteCluster, group: &CompleteGrou
         ]);
         pods.extend(dns_controller(&cluster.dns_controller));
     }
-    if let Some(kubeconfig) = &cluster.kube_proxy.kubeconfig {
-        files.extend(kube_proxy_files(&cluster.kube_proxy, kubeconfig.value.0.expose())?);
-        pods.push(kube_proxy(&cluster.kube_proxy));
-    }
-    for pod in &pods {
+    files.extend(write(&pods, folder)?);
+    files.extend(render_kube_proxy(cluster, group)?);
+    Ok(files)
+}
+
+/// The one static pod of nodes of any role.
+pub(crate) fn render_kube_proxy(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Vec<File>, RenderError> {
+    let Some(kubeconfig) = &cluster.kube_proxy.kubeconfig else { return Ok(Vec::new()) };
+    let mut files = kube_proxy_files(&cluster.kube_proxy, kubeconfig.value.0.expose())?;
+    files.extend(write(&[kube_proxy(&cluster.kube_proxy)], folder(group))?);
+    Ok(files)
+}
+
+fn folder(group: &CompleteGroup) -> &str {
+    leaf_text(&group.kubelet.config, &["staticPodPath"]).unwrap_or(MANIFESTS_FOLDER)
+}
+
+fn write(pods: &[Pod<'_>], folder: &str) -> Result<Vec<File>, RenderError> {
+    let file = |pod: &Pod<'_>| {
         // Nobody but the kubelet needs to read them, and flags may say more about a cluster than its users should know.
         let path = format!("{}/{}.yaml", folder.trim_end_matches('/'), pod.name());
-        files.push(File { mode: 0o600, ..public(path, pod.render())? });
-    }
-    Ok(files)
+        Ok(File { mode: 0o600, ..public(path, pod.render())? })
+    };
+    pods.iter().map(file).collect()
 }
 
 /// Keys and kubeconfigs are secrets, certificates and the public key are not. Nothing on a node reads `super-admin.conf`: the

@@ -59,14 +59,11 @@ pub(crate) fn render_downloads(spec: &CompleteSpec, group: &CompleteNodeGroup) -
         return None;
     }
     let cluster = &spec.cluster;
-    let proxy = proxy(cluster, artefacts);
+    let proxy = proxy_for(cluster, artefacts.store.value.as_str());
     Some(Downloads {
         provenance,
         certificate_authorities: authorities(cluster, artefacts),
-        no_proxy: match proxy {
-            Some(_) => cluster.proxy.no_proxy.value.iter().map(ToString::to_string).collect(),
-            None => Vec::new(),
-        },
+        no_proxy: no_proxy_beside(cluster, proxy.as_ref()),
         proxy,
         s3: artefacts.s3.as_ref().map(s3),
     })
@@ -75,14 +72,25 @@ pub(crate) fn render_downloads(spec: &CompleteSpec, group: &CompleteNodeGroup) -
 /// The store's own, and those by which a proxy or a mirror may be known.
 fn authorities(cluster: &CompleteCluster, artefacts: &CompleteArtefacts) -> Option<String> {
     let own = artefacts.certificate_authority.iter().map(|authority| authority.value.as_str());
-    let trusted = cluster.trust.certificate_authorities.value.iter().map(|trusted| trusted.certificate.as_str());
-    let all: String = own.chain(trusted).collect();
+    let all: String = own.chain(trusted_authorities(cluster)).collect();
     (!all.is_empty()).then_some(all)
 }
 
-/// The one for the store's scheme.
-fn proxy(cluster: &CompleteCluster, artefacts: &CompleteArtefacts) -> Option<Secret> {
-    let proxy = match artefacts.store.value.as_str().starts_with("http://") {
+pub(crate) fn trusted_authorities(cluster: &CompleteCluster) -> impl Iterator<Item = &str> {
+    cluster.trust.certificate_authorities.value.iter().map(|trusted| trusted.certificate.as_str())
+}
+
+/// What is reached without the proxy, if there is one.
+pub(crate) fn no_proxy_beside(cluster: &CompleteCluster, proxy: Option<&Secret>) -> Vec<String> {
+    match proxy {
+        Some(_) => cluster.proxy.no_proxy.value.iter().map(ToString::to_string).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// The one for the scheme of this address.
+pub(crate) fn proxy_for(cluster: &CompleteCluster, address: &str) -> Option<Secret> {
+    let proxy = match address.starts_with("http://") {
         true => cluster.proxy.for_http(),
         false => cluster.proxy.for_https(),
     };

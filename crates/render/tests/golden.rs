@@ -17,8 +17,15 @@ use support::golden::{Differences, Shelf, sha256};
 
 /// Between them they have most of what nodes get: both roles, the three layouts, snaps, hooks and files of the user's. What
 /// the others have is told by their digests.
-const WITH_FILES: [&str; 6] =
-    ["eksctl-al2", "eksctl-ubuntu", "hooks-and-files", "metal-debian-control-plane", "minimal", "tectonic-worker"];
+const WITH_FILES: [&str; 7] = [
+    "eksctl-al2",
+    "eksctl-ubuntu",
+    "hooks-and-files",
+    "metal-debian-control-plane",
+    "minimal",
+    "tectonic-today-worker",
+    "tectonic-worker",
+];
 
 /// What is rendered, with the names of keys in their places.
 fn stable_tree(case: &str) -> Tree {

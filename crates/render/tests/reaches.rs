@@ -473,25 +473,94 @@ fn tectonic() -> Setting {
         "layout": "tectonic",
         "apiServer": "https://api.example.com",
         "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "ca.crt"}},
+        "trust": {"keyrings": [{"name": "addons", "keys": KEYS}]},
+        "tectonic": {
+            "manifestURL": "https://torcx.example.com/{{.Board}}/{{.OSVersion}}",
+            "forceKubernetesVersion": "v1.9.6",
+        },
     });
-    let changes: Vec<Change> = vec![
-        (&["cluster", "apiServer"], json!("https://other.example.com")),
+    let mut changes: Vec<Change> = vec![
         (&["cluster", "kubernetesVersion"], json!("1.9.5")),
+        (&["cluster", "tectonic", "kubeletImageTag"], json!("v1.9.1")),
+        (&["cluster", "tectonic", "forceKubernetesVersion"], json!("v1.9.6+coreos.1")),
+        (&["cluster", "tectonic", "minors"], json!(["1.9", "1.10"])),
+        (&["cluster", "tectonic", "runtimeMappings"], json!({"1.9": ["1.12"]})),
+    ];
+    changes.extend(of_tectonic());
+    let groups = vec![
+        ("baked", json!({"source": "preinstalled"})),
+        ("masters", json!({"role": "control-plane"})),
+        ("workers", json!({})),
+    ];
+    Setting { cluster, groups, changes }
+}
+
+/// What nodes of every release have.
+fn of_tectonic() -> Vec<Change> {
+    vec![
+        (&["cluster", "apiServer"], json!("https://other.example.com")),
         (&["cluster", "join", "bootstrapToken"], json!("abcdef.0123456789abcdee")),
         (&["cluster", "join", "certificateAuthority"], json!({"file": "pki/pki/ca.crt"})),
         (&["cluster", "networking", "podCIDRs"], json!(["10.240.0.0/16"])),
         (&["cluster", "networking", "clusterDNS"], json!(["10.96.0.12"])),
         (&["cluster", "assets", "containerRegistry"], json!("registry.example.com")),
         (&["cluster", "tectonic", "kubeletImage"], json!("docker://example.com/hyperkube")),
-        (&["cluster", "tectonic", "kubeletImageTag"], json!("v1")),
-        (&["cluster", "tectonic", "runtimeMappings"], json!({"1.9": ["1.12"]})),
+        (&["cluster", "tectonic", "seedFallback"], json!("never")),
+        (&["cluster", "tectonic", "mappingsConfigMap", "namespace"], json!("kube-system")),
+        (&["cluster", "tectonic", "mappingsConfigMap", "name"], json!("mappings")),
+        (&["cluster", "tectonic", "mappingsConfigMap", "key"], json!("mappings")),
         (&["cluster", "tectonic", "manifestURL"], json!("https://example.com/manifest")),
+        (&["cluster", "tectonic", "verifySignatures"], json!(false)),
+        (&["cluster", "tectonic", "torcxProfile"], json!("mine")),
         (&["cluster", "tectonic", "upgradeOS"], json!(false)),
         (&["cluster", "tectonic", "bootkube"], json!(false)),
         (&["cluster", "etcd", "dataFolder"], json!("/var/lib/etcd-data")),
         (&["cluster", "kubeControllerManager", "image"], json!("registry.example.com/a:1")),
+    ]
+}
+
+fn tectonic_of_today() -> Setting {
+    let cluster = json!({
+        "layout": "tectonic",
+        "kubernetesVersion": "1.36.3",
+        "apiServer": "https://api.example.com",
+        "join": {"bootstrapToken": "abcdef.0123456789abcdef", "certificateAuthority": {"file": "ca.crt"}},
+        "trust": {"keyrings": [{"name": "addons", "keys": KEYS}]},
+        "kubeProxy": {"kubeconfig": "a"},
+        "proxy": {"http": "http://10.0.0.1:3128"},
+        "tectonic": {
+            "kubeletImage": "registry.example.com/kubelet",
+            "forceKubernetesVersion": "v1.36.3",
+            "manifestURL": "https://torcx.example.com/{{.Board}}/{{.OSVersion}}",
+            "runtimeMappings": {"1.35": ["18.06"], "1.36": ["18.06"]},
+        },
+    });
+    let mut changes: Vec<Change> = vec![
+        (&["cluster", "kubernetesVersion"], json!("1.36.0")),
+        (&["cluster", "networking", "podNetwork"], json!("none")),
+        (&["cluster", "networking", "serviceCIDRs"], json!(["10.97.0.0/16"])),
+        (&["cluster", "registryMirrors"], json!({"docker.io": ["https://mirror.example.com"]})),
+        (&["cluster", "kubeProxy", "image"], json!("registry.example.com/a:1")),
+        (&["cluster", "kubeProxy", "kubeconfig"], json!("b")),
+        (&["cluster", "kubeApiserver", "image"], json!("registry.example.com/a:1")),
+        (&["cluster", "proxy", "http"], json!("http://proxy.example.com:3128")),
+        (&["cluster", "trust", "keyrings"], json!([{"name": "others", "keys": KEYS}])),
+        (&["cluster", "tectonic", "kubeletImageTag"], json!("v1.36.1")),
+        (&["cluster", "tectonic", "forceKubernetesVersion"], json!("v1.36.1")),
+        (&["cluster", "tectonic", "minors"], json!(["1.35", "1.36"])),
+        (&["cluster", "tectonic", "runtimeMappings"], json!({"1.36": ["17.03"]})),
+        (&["nodeGroups", "workers", "kubelet", "config", "resolvConf"], json!("/etc/resolv.conf")),
+        (&["nodeGroups", "workers", "containerRuntime", "sandboxImage"], json!("registry.example.com/pause:1")),
+        (&["nodeGroups", "workers", "containerRuntime", "binary"], json!("/opt/bin/containerd")),
+        (&["nodeGroups", "baked", "containerRuntime", "binary"], json!("/opt/bin/containerd")),
+        (&["nodeGroups", "workers", "containerRuntime", "cniBinaries"], json!("/opt/bin")),
     ];
-    let groups = vec![("masters", json!({"role": "control-plane"})), ("workers", json!({}))];
+    changes.extend(of_tectonic());
+    let groups = vec![
+        ("baked", json!({"source": "preinstalled"})),
+        ("masters", json!({"role": "control-plane"})),
+        ("workers", json!({})),
+    ];
     Setting { cluster, groups, changes }
 }
 
@@ -515,13 +584,15 @@ fn the_same_with_credentials_of_a_program_and_with_artefacts_of_nobody() {
 fn the_same_in_other_layouts() {
     assert_said_truly(&eksctl());
     assert_said_truly(&tectonic());
+    assert_said_truly(&tectonic_of_today());
     assert_said_truly(&of_any_layout());
 }
 
 /// A new setting of the cluster is new to `explain`, too.
 #[test]
 fn every_setting_of_a_cluster_is_changed_once() {
-    let settings = [sparing(), lavish(), with_exec(), unsigned(), eksctl(), tectonic(), of_any_layout()];
+    let settings =
+        [sparing(), lavish(), with_exec(), unsigned(), eksctl(), tectonic(), tectonic_of_today(), of_any_layout()];
     let changed: BTreeSet<String> =
         settings.iter().flat_map(|setting| &setting.changes).map(|(path, _)| path[1..].join(".")).collect();
     let schema = spec::json_schema();

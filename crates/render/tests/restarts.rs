@@ -200,7 +200,7 @@ fn what_the_node_puts_into_the_gate_restarts_the_kubelet() {
 }
 
 /// Files that nobody reads when it starts: paths, or folders with a slash behind them, and why nothing has to start anew.
-const READ_BY_NOBODY: [(&str, &str); 11] = [
+const READ_BY_NOBODY: [(&str, &str); 12] = [
     ("/etc/kubernetes/admin.conf", "people read it, and programs that they start"),
     ("/etc/kubernetes/bootstrap-kubelet.kubeconfig", "the kubelet reads it until it has joined"),
     ("/etc/kubernetes/manifests/", "the kubelet watches this folder"),
@@ -208,9 +208,10 @@ const READ_BY_NOBODY: [(&str, &str); 11] = [
     ("/etc/nodestrap/webhook.json", "nodestrap reads it when a run ends"),
     ("/etc/nodestrap/keyrings/", "nodestrap reads it when it verifies something"),
     ("/etc/eksctl/max_pods.map", "nodestrap reads it, and what it finds is in the gate"),
-    ("/etc/kubernetes/installer/", "it tells what the gate says already, to programs of Tectonic's time"),
+    ("/etc/kubernetes/installer/", "nodestrap reads it, and what it finds is in the gate"),
     ("/etc/kubernetes/kubeconfig", "the kubelet reads it until it has joined"),
     ("/etc/apt/", "apt reads it whenever it is started"),
+    ("/etc/systemd/system/sysinit.target.d/", "it is for the next boot"),
     ("/etc/tmpfiles.d/nodestrap-hooks.conf", "systemd reads it at every boot, and apply makes the folder itself"),
 ];
 

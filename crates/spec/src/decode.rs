@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use bundle::torcx::Minor;
+
 use crate::config::{is_canonical_int, plain_kind};
 use crate::mistake::{Mistake, Severity};
 use crate::nearest::nearest;
@@ -46,6 +48,28 @@ impl Report<'_> {
 impl<'a> Drafts<'a> {
     pub(crate) fn new(sources: &'a Sources) -> Self {
         Self { sources, drafts: RefCell::default() }
+    }
+
+    /// Mistakes of the same sources that may turn out to be none.
+    pub(crate) fn apart(&self) -> Drafts<'a> {
+        Self::new(self.sources)
+    }
+
+    /// What was found apart, for a minor that the spec names besides the one that it is for. What is wrong for that one, too, has
+    /// been said.
+    pub(crate) fn take_over(&self, apart: Drafts<'_>, minor: Minor) {
+        let mut drafts = self.drafts.borrow_mut();
+        let place = |draft: &Draft| (draft.span.file, draft.span.line, draft.span.column);
+        let known: BTreeSet<_> = drafts.iter().map(place).collect();
+        let found = apart.drafts.into_inner().into_iter().filter(|draft| !known.contains(&place(draft)));
+        drafts.extend(found.map(|draft| match draft.message.split_once("; this cluster runs ") {
+            Some((message, _)) => Draft {
+                message: format!("{message}; tectonic.minors has {minor}"),
+                advice: Some(format!("remove it, or take {minor} out of the minors")),
+                ..draft
+            },
+            None => Draft { message: format!("{} (tectonic.minors has {minor})", draft.message), ..draft },
+        }));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use bundle::torcx::Minor;
+
 use crate::catalog::{self, Release};
-use crate::complete::{ClusterSpec, CompleteCluster, CompleteGroup, GroupSpec};
+use crate::complete::{ClusterSpec, CompleteCluster, CompleteGroup, CompleteKubelet, GroupSpec};
 use crate::decode::{Drafts, Fields};
 use crate::origin::{Position, Setting};
 use crate::record::{Context, Record};
@@ -94,7 +96,9 @@ pub(crate) fn decode_documents<'n>(
         .iter()
         .map(|document| {
             let release = release_of(document, tectonic).unwrap_or(release);
-            decode_document::<GroupName, CompleteGroup>(Context { release, ..context }, document, false)
+            let group = decode_document::<GroupName, CompleteGroup>(Context { release, ..context }, document, false);
+            check_for_other_minors(Context { release, ..context }, clusters.first().copied(), document);
+            group
         })
         .collect();
     report_duplicate_groups(drafts, &groups);
@@ -185,6 +189,28 @@ fn release_of(document: &Node, tectonic: bool) -> Option<&'static Release> {
 
 fn find_release(version: KubeVersion, tectonic: bool) -> Result<&'static Release, Invalid> {
     if tectonic { catalog::find_release_of_tectonic(version) } else { catalog::find_release(version) }
+}
+
+/// A node that follows its cluster starts the kubelet of any of these minors with the same flags and configuration.
+fn check_for_other_minors<'n>(context: Context<'n>, cluster: Option<&'n Node>, group: &'n Node) {
+    let minors = cluster.and_then(|cluster| entry_at(cluster, &["spec", "tectonic", "minors"]));
+    let (Some(minors), Some(kubelet)) = (minors, entry_at(group, &["spec", "kubelet"])) else { return };
+    let Kind::List(items) = &minors.value.kind else { return };
+    let texts = items.iter().filter_map(|item| match &item.kind {
+        Kind::Scalar { text, .. } => text.parse::<Minor>().ok(),
+        _ => None,
+    });
+    for minor in texts {
+        let version = KubeVersion { major: minor.major, minor: minor.minor, patch: 0 };
+        let Ok(release) = find_release(version, true) else { continue };
+        if std::ptr::eq(release, context.release) {
+            continue;
+        }
+        let drafts = context.drafts.apart();
+        let apart = Context { drafts: &drafts, files: context.files, release };
+        CompleteKubelet::decode(apart, &kubelet.value);
+        context.drafts.take_over(drafts, minor);
+    }
 }
 
 /// Either of two fields is needed, which no single field can say; EKS needs neither.

@@ -91,14 +91,14 @@ impl<T: SpecValue> SpecValue for Option<T> {
 }
 
 /// Keys that are texts with a rule.
-impl<K: SpecValue + FromStr<Err = Invalid> + ToString + Ord, T: SpecValue> SpecValue for BTreeMap<K, T> {
+impl<K: SpecValue + FromStr<Err: Into<Invalid>> + ToString + Ord, T: SpecValue> SpecValue for BTreeMap<K, T> {
     fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
         let entries = context.drafts.entries(node)?;
         let decoded: Vec<Option<(K, T)>> = entries
             .iter()
             .map(|entry| {
-                let key =
-                    entry.key.parse().map_err(|invalid| context.drafts.report_invalid(entry.key_span, invalid)).ok();
+                let key: Result<K, Invalid> = entry.key.parse().map_err(K::Err::into);
+                let key = key.map_err(|invalid| context.drafts.report_invalid(entry.key_span, invalid)).ok();
                 let value = T::decode(context, &entry.value);
                 Some((key?, value?))
             })

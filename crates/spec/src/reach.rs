@@ -37,6 +37,7 @@ struct Way {
     is_control_plane: bool,
     has_mirrors: bool,
     has_trees: bool,
+    has_addon: bool,
     /// Paths of what those settings are derived from that are written to its nodes. `group.` stands for the group's own.
     sources: BTreeSet<String>,
 }
@@ -165,6 +166,7 @@ impl Way {
             is_control_plane: group.spec.role.value == Role::ControlPlane,
             has_mirrors: runtime.name.value != Runtime::Docker,
             has_trees: group.spec.components.have_artefacts(),
+            has_addon: group.spec.source.value == SourceKind::Torcx,
             sources: sources(spec, group),
         }
     }
@@ -227,19 +229,20 @@ fn sources(spec: &CompleteSpec, group: &CompleteNodeGroup) -> BTreeSet<String> {
     }
 }
 
-/// Only nodestrap's own layout forwards the packets of pods by a kernel parameter of its own.
+/// Only nodestrap's own layout, and what is like it, forwards the packets of pods by a kernel parameter of its own.
 fn counts(from: &str, path: &str, cluster: &CompleteCluster) -> bool {
-    from != "cluster.networking.podCIDRs" || path != "group.sysctls" || cluster.layout.value == Layout::Nodestrap
+    from != "cluster.networking.podCIDRs" || path != "group.sysctls" || cluster.is_like_nodestraps()
 }
 
 /// Whether a setting of the cluster is written to nodes as it is.
 fn of_cluster(cluster: &CompleteCluster, way: &Way, path: &str) -> bool {
     let path: Vec<&str> = path.split('.').skip(1).collect();
-    let own_layout = cluster.layout.value == Layout::Nodestrap;
-    let has_static_pods = own_layout && way.is_control_plane;
+    let own_layout = cluster.is_like_nodestraps();
+    let has_static_pods = cluster.layout.value == Layout::Nodestrap && way.is_control_plane;
     match path.as_slice() {
         ["name" | "provider" | "layout" | "apiServer" | "ntpServers"] => true,
         ["tectonic", "bootkube"] => way.is_control_plane,
+        ["tectonic", "manifestURL" | "verifySignatures" | "torcxProfile" | "mappingsConfigMap", ..] => way.has_addon,
         ["trust" | "tectonic" | "eksctl", ..] => true,
         ["region"] => cluster.layout.value == Layout::Eksctl,
         // A control plane joins with what it has in its folder of keys.
@@ -287,7 +290,7 @@ fn of_group(spec: &CompleteSpec, group: &CompleteNodeGroup, field: &[&str]) -> b
         ["machines", "prefixDelegation"] => size_is_known && group.max_pods.value == MaxPods::Map,
         ["reservation"] => size_is_known,
         ["kubelet", "binary"] => layout != Layout::Eksctl || group.os.value != Os::Ubuntu,
-        ["kubelet", "config", ..] => layout != Layout::Tectonic,
+        ["kubelet", "config", ..] => !cluster.is_of_tectonics_time(),
         ["containerRuntime", "config", ..] => runtime.name.value == Runtime::Containerd,
         ["containerRuntime", "sandboxImage"] => {
             let chosen = matches!(runtime.sandbox_image.origin, Origin::User(_));

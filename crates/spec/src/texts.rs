@@ -20,24 +20,25 @@ use crate::view::Look;
 macro_rules! text_values {
     ($($type:ty => $example:literal, $pattern:expr);+ $(;)?) => {
         $(
-            impl SpecValue for $type {
-                fn decode<'n>(context: Context<'n>, node: &'n Node) -> Option<Self> {
+            impl $crate::record::SpecValue for $type {
+                fn decode<'n>(context: $crate::record::Context<'n>, node: &'n $crate::tree::Node) -> Option<Self> {
                     context.drafts.value(node)
                 }
 
-                fn to_json(&self, _: Look) -> Value {
-                    Value::from(self.to_string())
+                fn to_json(&self, _: $crate::view::Look) -> serde_json::Value {
+                    serde_json::Value::from(self.to_string())
                 }
 
-                fn schema() -> Value {
-                    text_schema($example, $pattern)
+                fn schema() -> serde_json::Value {
+                    $crate::texts::text_schema($example, $pattern)
                 }
             }
         )+
     };
 }
+pub(crate) use text_values;
 
-fn text_schema(example: &str, pattern: &str) -> Value {
+pub(crate) fn text_schema(example: &str, pattern: &str) -> Value {
     let mut schema = json!({ "type": "string", "pattern": pattern });
     if let (false, Some(fields)) = (example.is_empty(), schema.as_object_mut()) {
         fields.insert("examples".to_owned(), json!([example]));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use bundle::torcx::{InvalidVersion, Minor};
 use bundle::{InvalidName, UnknownWord};
 pub use bundle::{Layout, Necessity, Os, Provider, Role, RuntimeName as Runtime, Secret, Slot as HookSlot, SourceKind};
 
@@ -32,6 +33,12 @@ impl Invalid {
 impl From<UnknownWord> for Invalid {
     fn from(unknown: UnknownWord) -> Self {
         syntax::unknown_choice(&unknown.text, &unknown.known)
+    }
+}
+
+impl From<InvalidVersion> for Invalid {
+    fn from(invalid: InvalidVersion) -> Self {
+        Self::new(invalid.to_string())
     }
 }
 
@@ -198,6 +205,14 @@ choice!(
     }
 );
 choice!(
+    /// Whether what an installer left on a node stands in for a cluster that does not answer.
+    SeedFallback {
+        Allowed = "allowed",
+        /// Such a node waits for its cluster.
+        Never = "never",
+    }
+);
+choice!(
     /// What the programs of a node were compiled for.
     Architecture {
         Amd64 = "amd64",
@@ -247,6 +262,15 @@ pub struct KubeVersion {
     pub major: u32,
     pub minor: u32,
     pub patch: u32,
+}
+
+impl KubeVersion {
+    /// Since then kubelets have no client of docker, and read from a file what had been flags.
+    pub const FIRST_WITHOUT_DOCKER: Self = Self { major: 1, minor: 24, patch: 0 };
+
+    pub fn minor_release(self) -> Minor {
+        Minor { major: self.major, minor: self.minor }
+    }
 }
 
 impl FromStr for KubeVersion {

@@ -373,11 +373,18 @@ fn every_system_and_layout_completes_to_itself() {
         let text = example("minimal.yaml");
         let (cluster, group) = text.split_once("---\n").unwrap();
         let machines = "machines: {instanceType: m5.large}, maxPods: \"min(max_pods, 20)\"";
-        let spec = format!(
-            "{cluster}  layout: {layout}\n  provider: aws\n  region: eu-central-1\n---\n{group}spec: {{os: {os}, {machines}}}\n"
-        );
-        let once = expect_complete(&spec).to_yaml(SecretDisplay::Shown);
-        assert_eq!(expect_complete(&once).to_yaml(SecretDisplay::Shown), once, "{layout} {os}");
+        let of_today = "kubernetesVersion: 1.36.3\n  tectonic: {kubeletImage: registry.example.com/kubelet}";
+        let (settings, source) = match layout {
+            "tectonic" => (vec!["tectonic: {}", of_today], ", source: preinstalled"),
+            _ => (vec!["region: eu-central-1"], ""),
+        };
+        for settings in settings {
+            let spec = format!(
+                "{cluster}  layout: {layout}\n  provider: aws\n  {settings}\n---\n{group}spec: {{os: {os}, {machines}{source}}}\n"
+            );
+            let once = expect_complete(&spec).to_yaml(SecretDisplay::Shown);
+            assert_eq!(expect_complete(&once).to_yaml(SecretDisplay::Shown), once, "{layout} {os} {settings}");
+        }
     }
 }
 

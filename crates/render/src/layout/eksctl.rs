@@ -109,6 +109,9 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
             facts: FACTS.into(),
             max_pods: chosen_max_pods(group).and_then(|number| number.parse().ok()),
         },
+        follow: None,
+        downloads: None,
+        pod_network: None,
         snap: known_snap,
     };
     assemble(spec, node_group, decisions)

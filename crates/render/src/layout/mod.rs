@@ -9,7 +9,7 @@ pub(crate) mod tectonic;
 #[cfg(test)]
 mod tests;
 
-use bundle::{AbsolutePath, Bundle, Gate, Join, Snap};
+use bundle::{AbsolutePath, Bundle, Downloads, Follow, Gate, Join, PodNetwork, Snap};
 use spec::{CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, KubeVersion};
 
 use crate::error::RenderError;
@@ -32,6 +32,9 @@ struct Decisions {
     /// Programs that the image must bring, besides the runtime.
     programs: Vec<AbsolutePath>,
     gate: Gate,
+    follow: Option<Follow>,
+    downloads: Option<Downloads>,
+    pod_network: Option<PodNetwork>,
     snap: Option<Snap>,
 }
 
@@ -62,12 +65,12 @@ fn assemble(spec: &CompleteSpec, group: &CompleteNodeGroup, layout: Decisions) -
         // The image of these layouts brings everything.
         trees: Vec::new(),
         extensions: Vec::new(),
-        downloads: None,
+        downloads: layout.downloads,
         packages: None,
-        follow: None,
+        follow: layout.follow,
         gate: layout.gate,
         join: join(cluster, group, layout.kubelet_unit)?,
-        pod_network: None,
+        pod_network: layout.pod_network,
         snap: layout.snap,
         webhook: webhook::render_webhook(&cluster.report),
     })

@@ -1,32 +1,31 @@
-//! The layout of Tectonic on Container Linux: the kubelet in its wrapper, docker as an addon of torcx, bootkube.
+//! The layout of Tectonic on Container Linux: the kubelet in its wrapper, the container runtime as an addon of torcx, bootkube.
 //!
-//! `k8s-node-bootstrap.service` blocks the kubelet until `kubelet.env`, the gate, is there. What it would learn from the
-//! cluster lies under `/etc/kubernetes/installer` too, for a cluster that is not up yet.
+//! `kubelet.env` is the gate, and names the image that the wrapper runs. Its tag follows the release of the cluster, which each node
+//! asks for it; for a cluster that is not up yet, what it would say lies under `/etc/kubernetes/installer`. Of releases of Tectonic's
+//! time the kubelet gets flags alone and runs containers by docker; since 1.24 it is that of the layout nodestrap, with containerd.
 
-use std::collections::BTreeSet;
-
-use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, IdleUnit, Idleness, Start};
+use bundle::torcx::{KUBELET_ENV_SEED_PATH, KUBERNETES_COMPONENT, MAPPINGS_KIND, MAPPINGS_SEED_PATH};
+use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, GateFact, IdleUnit, Idleness, Start};
 use serde_json::{Map, Value, json};
-use spec::{CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, Role, SourceKind, render_yaml};
+use spec::{
+    CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, PodNetwork, Role, render_yaml,
+};
 
 use super::{
-    Decisions, arguments, assemble, command_line, credential_path, credential_program, environment_file,
-    kubelet_kubeconfig,
+    Decisions, arguments, assemble, credential_path, credential_program, environment_file, kubelet_kubeconfig,
 };
 use crate::error::RenderError;
-use crate::kubelet::KUBELET_UNIT;
+use crate::follow::{self, ADDON};
+use crate::gate_unit::{self, GATE_UNIT};
+use crate::kubelet::{self, CONFIG_FLAG, KUBELET_UNIT, KubeletUnit, required_flag};
+use crate::network::NETWORK_UNIT;
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
-use crate::runtime;
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments as literal};
+use crate::{clean_up, node, runtime, static_pods};
 
-const SEED_ENV_PATH: &str = "/etc/kubernetes/installer/kubelet.env";
-const MAPPINGS_PATH: &str = "/etc/kubernetes/installer/runtime-mappings.yaml";
 const AUTHORITY_PATH: &str = "/etc/kubernetes/ca.crt";
-const KEYRINGS: &str = "/etc/nodestrap/keyrings";
 const LOCKSMITH_UNIT: &str = "locksmithd.service";
 
-/// The name under which the program takes the flags of that time.
-const OLD_NAME: &str = "tectonic-torcx-bootstrap";
 /// Where rkt notes which pod the kubelet is, so that the next start removes it.
 const POD_UUID: &str = "--uuid-file=/var/cache/kubelet-pod.uuid";
 
@@ -71,29 +70,44 @@ const STAGES: [Stage; 2] = [
 ];
 
 pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Result<Bundle, RenderError> {
-    let group = &node_group.spec;
+    let (cluster, group) = (&spec.cluster, &node_group.spec);
     // `into` reads the settings whether or not the spec has them in other layouts.
-    let settings: Option<&CompleteTectonic> = (&spec.cluster.tectonic).into();
+    let settings: Option<&CompleteTectonic> = (&cluster.tectonic).into();
     let settings = settings.ok_or(RenderError::NoLayoutSettings { layout: "tectonic" })?;
     let stages: &[Stage] = match (group.role.value, settings.bootkube.value) {
         (Role::ControlPlane, true) => &STAGES,
         _ => &[],
     };
     let image = image_variables(settings)?;
-    let authority = spec.cluster.join.certificate_authority.value.as_str();
+    let nodestrap = group.delivery.nodestrap.path.value.as_str();
+    let follow = follow::render_follow(cluster, group, settings, credential_path(group)?)?;
     let mut part = Part {
         files: vec![
             secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?,
             // The kubelet's unit took it out of the kubeconfig with a shell; here it is simply there.
-            public(AUTHORITY_PATH, authority)?,
-            public(SEED_ENV_PATH, environment_file(image))?,
-            public(MAPPINGS_PATH, runtime_mappings(settings))?,
-            unit_file(BOOTSTRAP_UNIT, bootstrap_unit(spec, group, settings, stages)?)?,
-            unit_file(KUBELET_UNIT, kubelet_unit(group)?)?,
+            public(AUTHORITY_PATH, cluster.join.certificate_authority.value.as_str())?,
+            public(KUBELET_ENV_SEED_PATH, environment_file(image))?,
         ],
-        units: vec![unit(KUBELET_UNIT, Start::AfterGate)?],
         ..Part::default()
     };
+    if !settings.runtime_mappings.value.is_empty() {
+        part.files.push(public(MAPPINGS_SEED_PATH, runtime_mappings(settings))?);
+    }
+    let mut programs = vec![group.kubelet.binary.value.clone()];
+    programs.extend(credential_program(spec)?);
+    let mut pod_network = None;
+    if cluster.is_of_tectonics_time() {
+        part.files.push(unit_file(KUBELET_UNIT, kubelet_unit_of_its_time(group)?)?);
+        part.units.push(unit(KUBELET_UNIT, Start::AfterGate)?);
+    } else {
+        part.add(kubelet_of_today(cluster, group)?);
+        pod_network = node::pod_network(cluster, group, &mut part)?;
+        programs.extend(node::network_plugins(cluster, group)?);
+    }
+    part.add(gate_unit::render(KUBELET_UNIT, nodestrap, GATE_PATH)?);
+    if follow.addon.as_ref().is_some_and(|addon| addon.data_folder.is_some()) {
+        part.add(clean_up::render(nodestrap)?);
+    }
     if !group.units.value.iter().any(|unit| unit.name == LOCKSMITH_UNIT) {
         // Nodes of a cluster reboot one by one, by whoever coordinates them, and never by locksmith's own decision.
         part.idle_units.push(IdleUnit { name: name(LOCKSMITH_UNIT)?, idleness: Idleness::Masked });
@@ -101,25 +115,47 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     for stage in stages {
         part.add(stage.render()?);
     }
-    let mut programs = vec![group.kubelet.binary.value.clone()];
-    programs.extend(credential_program(spec)?);
-    assemble(
-        spec,
-        node_group,
-        Decisions {
-            kubelet_unit: KUBELET_UNIT,
-            proxied_units: vec![KUBELET_UNIT, BOOTSTRAP_UNIT],
-            kubelet: part,
-            programs,
-            gate: Gate {
-                path: path(GATE_PATH)?,
-                environment: image.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-                facts: BTreeSet::new(),
-                max_pods: None,
-            },
-            snap: None,
+    let [url, _] = image.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let decisions = Decisions {
+        kubelet_unit: KUBELET_UNIT,
+        // What asks the cluster and downloads is told of the proxy by its bundle.
+        proxied_units: vec![KUBELET_UNIT],
+        kubelet: part,
+        programs,
+        gate: Gate {
+            path: path(GATE_PATH)?,
+            environment: [url].into(),
+            facts: [GateFact::KubeletImageTag].into(),
+            max_pods: None,
         },
-    )
+        downloads: follow::render_downloads(cluster, group, settings)?,
+        follow: Some(follow),
+        pod_network,
+        snap: None,
+    };
+    assemble(spec, node_group, decisions)
+}
+
+/// That of nodestrap's own layout, in its wrapper.
+fn kubelet_of_today(cluster: &CompleteCluster, group: &CompleteGroup) -> Result<Part, RenderError> {
+    let flags = arguments(group)?;
+    let kubelet = KubeletUnit {
+        binary: group.kubelet.binary.value.as_str(),
+        // What the gate says belongs to the wrapper.
+        arguments: texts(&flags),
+        nodestrap: group.delivery.nodestrap.path.value.as_str(),
+        runtime_unit: runtime::unit_name(group.container_runtime.name.value),
+        followers: match cluster.networking.pod_network.value {
+            PodNetwork::Bridge => vec![NETWORK_UNIT],
+            PodNetwork::None => Vec::new(),
+        },
+    };
+    let mut files = vec![
+        public(required_flag(group, CONFIG_FLAG)?, kubelet::render_config(&group.kubelet.config))?,
+        unit_file(KUBELET_UNIT, kubelet::render_unit(kubelet)?)?,
+    ];
+    files.extend(static_pods::render_kube_proxy(cluster, group)?);
+    Ok(Part { files, units: vec![unit(KUBELET_UNIT, Start::AfterGate)?], ..Part::default() })
 }
 
 /// What the wrapper runs. Readers of that time strip the quotes and undo nothing else.
@@ -139,68 +175,19 @@ fn runtime_mappings(settings: &CompleteTectonic) -> String {
     let mut releases = Map::new();
     for (minor, versions) in &settings.runtime_mappings.value {
         let versions: Vec<&str> = versions.iter().map(|version| version.as_str()).collect();
-        releases.insert(minor.to_string(), json!({ "docker": versions }));
+        releases.insert(minor.to_string(), json!({ ADDON: versions }));
     }
     let mut document = Map::new();
-    document.insert("kind".to_owned(), json!("VersionManifestV1"));
-    document.insert("versions".to_owned(), json!({ "k8s": Value::Object(releases) }));
+    document.insert("kind".to_owned(), json!(MAPPINGS_KIND));
+    document.insert("versions".to_owned(), json!({ KUBERNETES_COMPONENT: Value::Object(releases) }));
     render_yaml(&document)
-}
-
-/// The work is done in `ExecStartPre`, before the unit counts as started: what is ordered after it waits, and a reboot
-/// can happen in between.
-fn bootstrap_unit(
-    spec: &CompleteSpec,
-    group: &CompleteGroup,
-    settings: &CompleteTectonic,
-    stages: &[Stage],
-) -> Result<Vec<u8>, RenderError> {
-    let skip_torcx = group.source.value != SourceKind::Torcx;
-    let mut flags = vec![
-        format!("--kubeconfig={}", credential_path(group)?),
-        format!("--kubelet-env-path={GATE_PATH}"),
-        format!("--version-manifest={MAPPINGS_PATH}"),
-        format!("--torcx-manifest-url={}", settings.manifest_url.value),
-        format!("--torcx-skip-setup={skip_torcx}"),
-        format!("--upgrade-os={}", settings.upgrade_os.value),
-    ];
-    let keyrings = &spec.cluster.trust.keyrings.value;
-    flags.extend(keyrings.iter().map(|keyring| format!("--keyring={KEYRINGS}/{}.asc", keyring.name)));
-    // The word after a program with an "@" is the name under which it runs. A "$" is doubled, or it would be a variable.
-    let program = format!("@{}", group.delivery.nodestrap.path.value);
-    let flags: Vec<String> = flags.iter().map(|flag| flag.replace('$', "$$")).collect();
-    let words = [OLD_NAME].into_iter().chain(flags.iter().map(String::as_str));
-    let command = command_line("ExecStartPre", &program, words)?;
-    let mut held_back = vec![KUBELET_UNIT];
-    held_back.extend(stages.first().map(|_| "bootkube.service"));
-    UnitFile::new(vec![
-        Section::new("Unit")
-            .text("Description", "Bootstrap the components of a Kubernetes node")
-            .text("ConditionPathExists", format!("!{GATE_PATH}"))
-            .words("Wants", &["network-online.target"])
-            .words("After", &["network-online.target", "update-ca-certificates.service"])
-            // It may be running already, and nodestrap masks it only later.
-            .words("Conflicts", &[LOCKSMITH_UNIT])
-            .words("Before", &held_back),
-        Section::new("Service")
-            .text("Type", "simple")
-            .text("RemainAfterExit", "true")
-            .text("Restart", "on-failure")
-            .text("RestartSec", "10")
-            .text("TimeoutStartSec", "1h")
-            .text("LimitCORE", "0")
-            .text("ExecStartPre", command)
-            .command("ExecStart", "/usr/bin/echo", literal(["node components bootstrapped"])),
-        Section::new("Install").words("WantedBy", &["multi-user.target", KUBELET_UNIT]),
-    ])
-    .render()
 }
 
 fn texts(arguments: &[String]) -> Vec<Argument<'_>> {
     literal(arguments.iter().map(String::as_str))
 }
 
-fn kubelet_unit(group: &CompleteGroup) -> Result<Vec<u8>, RenderError> {
+fn kubelet_unit_of_its_time(group: &CompleteGroup) -> Result<Vec<u8>, RenderError> {
     let runtime_unit = runtime::unit_name(group.container_runtime.name.value);
     let flags = arguments(group)?;
     let mounts = rkt_arguments();
@@ -223,8 +210,10 @@ fn kubelet_unit(group: &CompleteGroup) -> Result<Vec<u8>, RenderError> {
         Section::new("Unit")
             .text("Description", "Kubernetes node agent in its wrapper")
             // The second, for volumes of NFS.
-            .words("Wants", &[runtime_unit, "rpc-statd.service"])
-            .words("After", &[runtime_unit]),
+            .words("Wants", &[runtime_unit, "rpc-statd.service", BOOTSTRAP_UNIT, GATE_UNIT])
+            .words("After", &[runtime_unit, BOOTSTRAP_UNIT, GATE_UNIT])
+            // It is restarted until the gate opens, however long that takes.
+            .text("StartLimitIntervalSec", "0"),
         service,
         Section::new("Install").text("WantedBy", "multi-user.target"),
     ])
@@ -258,7 +247,8 @@ impl Stage {
                 .text("Description", self.description)
                 .text("ConditionPathExists", format!("!{}", self.done))
                 .text(self.dependency, self.after)
-                .text("After", self.after),
+                // Its assets may be there before the last reboot of the bootstrap, in which it must not be caught.
+                .words("After", &[self.after, BOOTSTRAP_UNIT]),
             Section::new("Service")
                 .text("Type", "oneshot")
                 .text("RemainAfterExit", "true")

@@ -11,7 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bundle::{Bundle, GateFact, Idleness, RuntimeName, RuntimeSource, Secrecy, Slot, Start};
+use bundle::torcx::{KubeletEnv, RuntimeMappings};
+use bundle::{
+    Bundle, GateFact, Idleness, MappingsPlace, OsUpdate, Provenance, RuntimeName, RuntimeSource, Secrecy, SeedFallback,
+    Signatures, Slot, Start,
+};
 use spec::{CompleteSpec, KubeVersion, Layout, MaxPods, Origin, Position, Runtime, Setting};
 
 use super::environment_file;

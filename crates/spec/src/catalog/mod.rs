@@ -75,7 +75,7 @@ const fn release_of_tectonic(minor: u32, patch: u32) -> Release {
     Release { kubelet: Component::KubeletOfTectonic, ..release }
 }
 
-/// The releases that the layout tectonic is for: the kubelet in its wrapper, with docker. Ascending.
+/// The releases of Tectonic's own time: the kubelet in its wrapper, with docker. Ascending.
 static RELEASES_OF_TECTONIC: &[Release] =
     &[release_of_tectonic(8, 15), release_of_tectonic(9, 6), release_of_tectonic(10, 13), release_of_tectonic(11, 10)];
 
@@ -115,9 +115,13 @@ fn find_among(releases: &'static [Release], version: KubeVersion) -> Option<&'st
 }
 
 pub(crate) fn find_release_of_tectonic(version: KubeVersion) -> Result<&'static Release, Invalid> {
-    find_among(RELEASES_OF_TECTONIC, version).ok_or_else(|| {
-        Invalid::new(format!("the layout tectonic is for Kubernetes 1.8 to 1.11, not {version}"))
-            .advise("for newer releases leave out the layout")
+    find_among(RELEASES_OF_TECTONIC, version).or_else(|| find_among(RELEASES, version)).ok_or_else(|| {
+        let minor = |release: &Release| release.newest.minor;
+        let [first, last] = [RELEASES.first(), RELEASES.last()].map(|release| release.map(minor).unwrap_or_default());
+        Invalid::new(format!(
+            "the layout tectonic is for Kubernetes 1.8 to 1.11 and 1.{first} to 1.{last}, not {version}"
+        ))
+        .advise(format!("the newest that it knows is {}", newest_kubernetes()))
     })
 }
 

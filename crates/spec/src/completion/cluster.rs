@@ -6,13 +6,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::lists::{self, items};
+use super::tectonic::{complete_tectonic, is_of_tectonics_time};
 use super::{Check, artefacts, control_plane, default, derived, from, networks, or_default, ours, pki_folder};
 use crate::catalog;
 use crate::complete::{
     ClusterSpec, CompleteAssets, CompleteCluster, CompleteDnsController, CompleteEksctl, CompleteJoin,
-    CompleteNetworking, CompletePki, CompleteProxy, CompleteTectonic, CompleteTrust, DeliveryDefaults,
-    DeliveryDefaultsSpec, JoinSpec, NetworkingSpec, NodestrapDefaults, ProxySpec, StoreDefaults, TectonicSpec,
-    TrustSpec,
+    CompleteNetworking, CompletePki, CompleteProxy, CompleteTrust, DeliveryDefaults, DeliveryDefaultsSpec, JoinSpec,
+    NetworkingSpec, NodestrapDefaults, ProxySpec, StoreDefaults, TrustSpec,
 };
 use crate::items::{Addresses, ExecCredential, Networks};
 use crate::no_proxy::{NoProxyInputs, no_proxy};
@@ -20,7 +20,7 @@ use crate::origin::Setting;
 use crate::record::{Place, Written};
 use crate::syntax;
 use crate::texts::Line;
-use crate::values::{ClusterName, DomainName, KubeVersion, Layout, PodNetwork, Provider};
+use crate::values::{ClusterName, DomainName, Layout, PodNetwork, Provider};
 
 /// 10.96.0.0/12.
 const SERVICE_NETWORK: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 96, 0, 0), 12));
@@ -38,8 +38,9 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
         _ => default(catalog::newest_kubernetes(), "the newest release that this version of nodestrap knows"),
     });
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
-    check_layout(&layout, &provider, spec, check);
-    let networking = complete_networking(&spec.networking, layout.value, check);
+    let of_tectonics_time = is_of_tectonics_time(layout.value, kubernetes_version.value);
+    check_layout(&layout, of_tectonics_time, &provider, spec, check);
+    let networking = complete_networking(&spec.networking, layout.value, of_tectonics_time, check);
     networks::check_api_server(&spec.api_server, &networking, check);
     networks::check_sizes(spec, &networking, kubernetes_version.value, check);
     let assets = CompleteAssets {
@@ -88,7 +89,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
             command: or_default(&spec.dns_controller.command, Vec::new, "the entry point of the image"),
         },
         tectonic: of_layout(&spec.tectonic, Layout::Tectonic, &layout, check)
-            .map(|tectonic| complete_tectonic(tectonic, &kubernetes_version)),
+            .map(|tectonic| complete_tectonic(tectonic, &layout, &kubernetes_version, check)),
         eksctl: of_layout(&spec.eksctl, Layout::Eksctl, &layout, check).map(|eksctl| CompleteEksctl {
             ecr_account: or_default(
                 &eksctl.ecr_account,
@@ -143,13 +144,20 @@ fn complete_trust(spec: &TrustSpec) -> CompleteTrust {
 
 pub(super) const NONE: &str = "none are needed";
 
-fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &ClusterSpec, check: &Check<'_>) {
+fn check_layout(
+    layout: &Setting<Layout>,
+    of_tectonics_time: bool,
+    provider: &Setting<Provider>,
+    spec: &ClusterSpec,
+    check: &Check<'_>,
+) {
+    let is_other = layout.value == Layout::Eksctl || of_tectonics_time;
     if layout.value == Layout::Eksctl && spec.region.is_none() {
         check.report(Some(&layout.origin), "the layout eksctl tells nodes their region", "write region: … too");
     }
     if let Some(network) = &spec.networking.pod_network
         && network.value == PodNetwork::Bridge
-        && layout.value != Layout::Nodestrap
+        && is_other
     {
         check.report(
             Some(&network.origin),
@@ -158,7 +166,7 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
         );
     }
     if let Some(kubeconfig) = &spec.kube_proxy.kubeconfig
-        && layout.value != Layout::Nodestrap
+        && is_other
     {
         check.report(
             Some(&kubeconfig.origin),
@@ -167,11 +175,11 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
         );
     }
     if let Some(mirrors) = spec.registry_mirrors.as_ref().filter(|mirrors| !mirrors.value.is_empty())
-        && layout.value == Layout::Tectonic
+        && of_tectonics_time
     {
         check.report(
             Some(&mirrors.origin),
-            "docker, the runtime of the layout tectonic, is told of mirrors by its own daemon.json",
+            "docker, the runtime of the layout tectonic before 1.24, is told of mirrors by its own daemon.json",
             "write it with fileAssets: /etc/docker/daemon.json",
         );
     }
@@ -184,7 +192,12 @@ fn check_layout(layout: &Setting<Layout>, provider: &Setting<Provider>, spec: &C
     }
 }
 
-fn complete_networking(spec: &NetworkingSpec, layout: Layout, check: &Check<'_>) -> CompleteNetworking {
+fn complete_networking(
+    spec: &NetworkingSpec,
+    layout: Layout,
+    of_tectonics_time: bool,
+    check: &Check<'_>,
+) -> CompleteNetworking {
     let service_cidrs = or_default(
         &spec.service_cidrs,
         || Networks(vec![SERVICE_NETWORK]),
@@ -208,7 +221,7 @@ fn complete_networking(spec: &NetworkingSpec, layout: Layout, check: &Check<'_>)
     networks::check(&pod_cidrs, &service_cidrs, &cluster_dns, check);
     CompleteNetworking {
         pod_network: spec.pod_network.clone().unwrap_or_else(|| match layout {
-            Layout::Nodestrap => {
+            Layout::Nodestrap | Layout::Tectonic if !of_tectonics_time => {
                 default(PodNetwork::Bridge, "a node gets Ready without anything else installed in the cluster")
             }
             _ => derived(PodNetwork::None, from("cluster.layout"), "a DaemonSet brings the network in this layout"),
@@ -323,47 +336,4 @@ fn of_layout<'s, T>(
         );
     }
     None
-}
-
-fn complete_tectonic(spec: &TectonicSpec, version: &Setting<KubeVersion>) -> CompleteTectonic {
-    CompleteTectonic {
-        kubelet_image: or_default(
-            &spec.kubelet_image,
-            || ours("docker://quay.io/coreos/hyperkube"),
-            "the image of the kubelet wrapper",
-        ),
-        kubelet_image_tag: spec.kubelet_image_tag.clone().unwrap_or_else(|| {
-            derived(
-                ours(&format!("v{}_coreos.0", version.value)),
-                from("cluster.kubernetesVersion"),
-                "CoreOS' first build of the release",
-            )
-        }),
-        runtime_mappings: or_default(
-            &spec.runtime_mappings,
-            || {
-                let docker = |minor: &str, versions: &[&str]| {
-                    (ours::<Line>(minor), versions.iter().map(|version| ours::<Line>(version)).collect::<Vec<_>>())
-                };
-                BTreeMap::from([
-                    docker("1.8", &["1.12"]),
-                    docker("1.9", &["17.03", "1.12"]),
-                    docker("1.10", &["17.03"]),
-                    docker("1.11", &["17.03"]),
-                ])
-            },
-            "the versions of docker that these releases were tested with",
-        ),
-        manifest_url: or_default(
-            &spec.manifest_url,
-            || {
-                ours(
-                    "https://tectonic-torcx.release.core-os.net/manifests/{{.Board}}/{{.OSVersion}}/torcx_manifest.json",
-                )
-            },
-            "where torcx manifests were published",
-        ),
-        upgrade_os: or_default(&spec.upgrade_os, || true, "a node starts with the newest system"),
-        bootkube: or_default(&spec.bootkube, || true, "the units wait for assets, which one master receives"),
-    }
 }

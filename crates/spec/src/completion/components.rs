@@ -4,6 +4,7 @@ use bundle::{Component, ExtensionName, PackageManager};
 
 use super::os::Traits;
 use super::packages;
+use super::tectonic::check_addon;
 use super::{Check, default, derived, from, ours, release};
 use crate::artefacts::validate_component_version;
 use crate::complete::{CompleteCluster, CompleteComponent, CompleteComponents, ComponentSpec, GroupSpec};
@@ -24,12 +25,15 @@ pub(super) struct Inputs<'a> {
 /// What the group says of all programs, and of each.
 pub(super) fn complete_components(inputs: &Inputs<'_>, check: &Check<'_>) -> (Setting<SourceKind>, CompleteComponents) {
     let source = inputs.spec.source.clone().unwrap_or_else(|| match inputs.cluster.layout.value {
-        Layout::Tectonic => derived(SourceKind::Torcx, from("cluster.layout"), "docker is an addon of this system"),
+        Layout::Tectonic => {
+            derived(SourceKind::Torcx, from("cluster.layout"), "the container runtime is an addon of this system")
+        }
         _ => default(SourceKind::Preinstalled, "nodestrap installs nothing that the image has already"),
     });
     if let Some(source) = &inputs.spec.source {
         inputs.check_source(source, &[Component::Kubelet, Component::Containerd], check);
     }
+    check_addon(&source, inputs.cluster, check);
     let written = &inputs.spec.components;
     let of_group = derived(source.value, inputs.here("source"), "what the group says of all programs");
     let of_containerd = inputs.default_of_containerd(&of_group);

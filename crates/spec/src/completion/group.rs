@@ -18,7 +18,9 @@ use crate::instances::{self, InstanceType};
 use crate::items::{Labels, MaxPods, Taints};
 use crate::origin::{Origin, Setting};
 use crate::texts::{Line, ModuleName, SysctlName};
-use crate::values::{GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, Taint, TaintEffect};
+use crate::values::{
+    GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, SourceKind, Taint, TaintEffect,
+};
 
 /// How many minors a kubelet may be older than the API server.
 const OLDEST_KUBELET: u32 = 3;
@@ -98,7 +100,7 @@ pub(super) fn complete_group(
     };
     check_docker(&runtime, &os, cluster.layout.value, kubernetes_version.value, check);
     let container_runtime =
-        complete_runtime(runtime, &programs, &components, &kubelet, &file_assets.hooks.value, check);
+        complete_runtime(runtime, &programs, source.value, &components, &kubelet, &file_assets.hooks.value, check);
     let delivery =
         complete_delivery(&spec.delivery, &cluster.delivery, &os, &traits, group, &file_assets.user_data, check);
     let program = |name, path, may_be_a_file| lists::Program { name, path, may_be_a_file };
@@ -174,7 +176,7 @@ fn check_layout(cluster: &CompleteCluster, os: &Setting<Os>, role: &Setting<Role
     if os.value == Os::ContainerLinux && cluster.layout.value == Layout::Nodestrap {
         check.report(
             Some(&os.origin),
-            "Container Linux ended with docker and Kubernetes 1.18: it runs the layout tectonic only",
+            "Container Linux has its container runtime from torcx, which the layout tectonic alone knows",
             "write layout: tectonic in the Cluster, or use its successor: os: flatcar",
         );
     }
@@ -209,6 +211,13 @@ fn complete_version(
         return derived(of_cluster, from("cluster.kubernetesVersion"), "all nodes run the release of the cluster");
     };
     check_skew(setting, of_cluster, role, check);
+    if cluster.layout.value == Layout::Tectonic && setting.value != of_cluster {
+        check.report(
+            Some(&setting.origin),
+            "nodes of the layout tectonic run the release of their cluster, which they ask for it",
+            "leave out kubernetesVersion here, or write tectonic.forceKubernetesVersion in the Cluster",
+        );
+    }
     setting.clone()
 }
 
@@ -388,7 +397,7 @@ fn complete_sysctls(
     here: &dyn Fn(&str) -> String,
 ) -> Setting<BTreeMap<SysctlName, Line>> {
     let mut needed = BTreeMap::new();
-    if cluster.layout.value == Layout::Nodestrap {
+    if cluster.is_like_nodestraps() {
         for network in &cluster.networking.pod_cidrs.value.0 {
             let name = match network.addr().is_ipv4() {
                 true => "net.ipv4.ip_forward",
@@ -411,10 +420,7 @@ fn complete_modules(
     cluster: &CompleteCluster,
     here: &dyn Fn(&str) -> String,
 ) -> Setting<Vec<ModuleName>> {
-    let needed: &[&str] = match cluster.layout.value {
-        Layout::Nodestrap => &["br_netfilter", "overlay"],
-        _ => &[],
-    };
+    let needed: &[&str] = if cluster.is_like_nodestraps() { &["br_netfilter", "overlay"] } else { &[] };
     if spec.kernel_modules.is_none() && cluster.kernel_modules.value.is_empty() {
         let modules = needed.iter().map(|name| ours(name)).collect();
         return default(
@@ -439,7 +445,12 @@ fn complete_modules(
 
 fn runtime_name(spec: &GroupSpec, cluster: &CompleteCluster, traits: &Traits, group: &str) -> Setting<Runtime> {
     spec.container_runtime.name.clone().unwrap_or_else(|| match cluster.layout.value {
-        Layout::Tectonic => derived(Runtime::Docker, from("cluster.layout"), "the runtime of that time"),
+        Layout::Tectonic if cluster.is_of_tectonics_time() => {
+            derived(Runtime::Docker, from("cluster.layout"), "the runtime of that time")
+        }
+        Layout::Tectonic => {
+            derived(Runtime::Containerd, from("cluster.kubernetesVersion"), "what kubelets can use since 1.24")
+        }
         _ => derived(traits.runtime, vec![format!("nodeGroups.{group}.os")], "what this system brings"),
     })
 }
@@ -447,6 +458,7 @@ fn runtime_name(spec: &GroupSpec, cluster: &CompleteCluster, traits: &Traits, gr
 fn complete_runtime(
     name: Setting<Runtime>,
     programs: &components::Inputs<'_>,
+    source: SourceKind,
     components: &CompleteComponents,
     kubelet: &CompleteKubelet,
     hooks: &[crate::items::Hook],
@@ -474,7 +486,10 @@ fn complete_runtime(
         written => or_default(written, || ours("/opt/cni/bin"), "where the packages of the CNI plug-ins put them"),
     };
     let in_image = || {
+        let is_addon = cluster.layout.value == Layout::Tectonic
+            && (programs.os.value == Os::ContainerLinux || source == SourceKind::Torcx);
         let (path, rule) = match name.value {
+            Runtime::Containerd if is_addon => ("/run/torcx/bin/containerd", "where torcx puts it"),
             Runtime::Containerd => ("/usr/bin/containerd", "where the packages of containerd put it"),
             Runtime::CriO => ("/usr/bin/crio", "where the packages of CRI-O put it"),
             Runtime::Docker => ("/run/torcx/bin/dockerd", "where torcx puts it"),
@@ -505,13 +520,13 @@ fn complete_runtime(
 /// An extension has nothing outside `/usr`.
 const CNI_OF_EXTENSION: &str = "/usr/libexec/cni";
 
-/// Kubelets lost their client of docker.
-const FIRST_WITHOUT_DOCKER: KubeVersion = KubeVersion { major: 1, minor: 24, patch: 0 };
-
 fn check_docker(name: &Setting<Runtime>, os: &Setting<Os>, layout: Layout, version: KubeVersion, check: &Check<'_>) {
     let chosen = matches!(name.origin, Origin::User(_));
     // Other layouts refuse by themselves the system that brings nothing else.
-    if name.value == Runtime::Docker && version >= FIRST_WITHOUT_DOCKER && (chosen || layout == Layout::Nodestrap) {
+    if name.value == Runtime::Docker
+        && version >= KubeVersion::FIRST_WITHOUT_DOCKER
+        && (chosen || layout == Layout::Nodestrap)
+    {
         check.report(
             Some(if chosen { &name.origin } else { &os.origin }),
             "kubelets cannot use docker since Kubernetes 1.24",

@@ -26,6 +26,7 @@ use crate::view::{Look, SecretDisplay};
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/bootstrap-kubelet.kubeconfig";
 const EXEC_KUBECONFIG: &str = "/etc/kubernetes/kubelet.kubeconfig";
+const TECTONICS_KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 const CONFIG: &str = "/etc/kubernetes/kubelet.yaml";
 
 pub(super) struct Inputs<'a> {
@@ -48,12 +49,18 @@ impl Inputs<'_> {
     fn here(&self, field: &str) -> Vec<String> {
         vec![format!("nodeGroups.{}.{field}", self.group)]
     }
+
+    /// A control plane joins with what is in its folder of keys, where nodestrap brings it up.
+    fn joins_by_program(&self) -> bool {
+        let own_credentials = self.role == Role::ControlPlane && self.cluster.layout.value != Layout::Tectonic;
+        self.cluster.join.exec.is_some() && !own_credentials
+    }
 }
 
 pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigTree {
     let cluster = inputs.cluster;
     let user = &inputs.spec.kubelet.config;
-    if cluster.layout.value == Layout::Tectonic {
+    if cluster.is_of_tectonics_time() {
         return ConfigTree::new();
     }
     let mut ours = ConfigTree::new();
@@ -65,6 +72,13 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
         for (path, value) in eksctl_values() {
             set(path, derived(value, from("cluster.layout"), "what eksctl writes"));
         }
+    }
+    if cluster.layout.value == Layout::Tectonic {
+        let rule = "where Tectonic has the cluster's own authority";
+        set(
+            &["authentication", "x509", "clientCAFile"],
+            derived(json!("/etc/kubernetes/ca.crt"), from("cluster.layout"), rule),
+        );
     }
     let dns: Vec<String> = cluster.networking.cluster_dns.value.0.iter().map(ToString::to_string).collect();
     set(
@@ -108,6 +122,10 @@ pub(super) fn complete_config(inputs: &Inputs<'_>, check: &Check<'_>) -> ConfigT
     // nodestrap's own choices agree with each other.
     if !user.is_empty() {
         agreement::check_kubelet(&config, inputs.target, check);
+        for minor in cluster.other_minors() {
+            let target = Target { minor: Some(minor.minor), ..inputs.target };
+            check.apart(minor, |check| agreement::check_kubelet(&config, target, check));
+        }
     }
     config
 }
@@ -139,7 +157,7 @@ fn add_what_the_system_needs(inputs: &Inputs<'_>, tree: &mut ConfigTree) {
     if let Some(path) = inputs.traits.volume_plugins {
         set(&["volumePluginDir"], derived(json!(path), inputs.here("os"), "the usual folder is read-only here"));
     }
-    if cluster.join.exec.is_some() && inputs.role == Role::Worker {
+    if inputs.joins_by_program() {
         let rule =
             "renewal would replace the credentials that the program gives by a certificate that nobody asked for";
         set(&["rotateCertificates"], derived(json!(false), from("cluster.join.exec"), rule));
@@ -313,15 +331,18 @@ fn same_taints(written: &Value, ours: &Value) -> bool {
 
 pub(super) fn complete_flags(inputs: &Inputs<'_>, check: &Check<'_>) -> BTreeMap<String, Setting<String>> {
     let mut flags = match inputs.cluster.layout.value {
-        Layout::Nodestrap => nodestrap_flags(inputs),
+        Layout::Nodestrap => nodestrap_flags(inputs, BOOTSTRAP_KUBECONFIG, EXEC_KUBECONFIG),
         Layout::Eksctl => eksctl_flags(inputs),
-        Layout::Tectonic => tectonic_flags(inputs),
+        Layout::Tectonic if inputs.cluster.is_of_tectonics_time() => tectonic_flags(inputs),
+        Layout::Tectonic => nodestrap_flags(inputs, TECTONICS_KUBECONFIG, TECTONICS_KUBECONFIG),
     };
     let own = inputs.labels.value.0.iter().map(|(key, value)| format!("{key}={value}"));
     let labels: Vec<String> = match (inputs.cluster.layout.value, inputs.role) {
         (Layout::Eksctl, _) => Vec::new(),
         // By this label the control plane that bootkube starts finds its nodes; kubelets of that time may set it.
-        (Layout::Tectonic, Role::ControlPlane) => own.chain(["node-role.kubernetes.io/master=".to_owned()]).collect(),
+        (Layout::Tectonic, Role::ControlPlane) if inputs.cluster.is_of_tectonics_time() => {
+            own.chain(["node-role.kubernetes.io/master=".to_owned()]).collect()
+        }
         _ => own.collect(),
     };
     if !labels.is_empty() {
@@ -347,17 +368,17 @@ pub(super) fn complete_flags(inputs: &Inputs<'_>, check: &Check<'_>) -> BTreeMap
 
 type FlagMap = BTreeMap<String, Setting<String>>;
 
-fn nodestrap_flags(inputs: &Inputs<'_>) -> FlagMap {
+fn nodestrap_flags(inputs: &Inputs<'_>, bootstrap_kubeconfig: &str, exec_kubeconfig: &str) -> FlagMap {
     let flag = |name: &str, value: &str, reason| (name.to_owned(), default(value.to_owned(), reason));
     let mut flags = BTreeMap::from([flag("config", CONFIG, "nodestrap writes kubelet.config to this file")]);
-    if inputs.cluster.join.exec.is_some() && inputs.role == Role::Worker {
+    if inputs.joins_by_program() {
         let rule = "credentials come from a program, so there is nothing to ask for; nodestrap writes this file";
-        let setting = derived(EXEC_KUBECONFIG.to_owned(), from("cluster.join.exec"), rule);
+        let setting = derived(exec_kubeconfig.to_owned(), from("cluster.join.exec"), rule);
         flags.insert("kubeconfig".to_owned(), setting);
         return flags;
     }
     flags.extend([
-        flag("bootstrap-kubeconfig", BOOTSTRAP_KUBECONFIG, "what to join with; nodestrap writes this file"),
+        flag("bootstrap-kubeconfig", bootstrap_kubeconfig, "what to join with; nodestrap writes this file"),
         flag("kubeconfig", KUBECONFIG, "the kubelet writes it once it has its certificate, so it lies with its state"),
     ]);
     flags

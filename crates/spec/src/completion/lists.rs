@@ -329,6 +329,11 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("/etc/sysctl.d/91-nodestrap-user.conf", "write sysctls"),
     ("/etc/modules-load.d/nodestrap.conf", "write kernelModules"),
     ("/etc/modules-load.d/nodestrap-user.conf", "write kernelModules"),
+    (
+        "/etc/systemd/system/nodestrap-clean-runtime-data.service",
+        "it empties what another runtime left, and has no settings",
+    ),
+    ("/etc/systemd/system/sysinit.target.d/10-nodestrap-clean-runtime-data.conf", "it starts a unit of nodestrap's"),
     ("/etc/systemd/system/nodestrap-gate.service", "it checks what the kubelet reads, and has no settings"),
     ("/etc/systemd/system/nodestrap-kernel.service", "write sysctls and kernelModules"),
     ("/etc/systemd/system/nodestrap-network.service", "write networking of the Cluster"),

@@ -17,9 +17,11 @@ mod packages;
 mod pki_folder;
 mod report;
 mod secrets;
+mod tectonic;
 
 use std::collections::BTreeMap;
 
+use bundle::torcx::Minor;
 use serde_json::Value;
 
 use crate::catalog;
@@ -174,6 +176,13 @@ impl Check<'_> {
             // Only values of the user are ever reported; the start of the input is a safe place for the impossible.
             _ => Span { file: 0, line: 1, column: 1, end_line: 1, end_column: 2 },
         }
+    }
+
+    /// What `check` finds for another minor than the cluster's own, where nothing is wrong yet.
+    fn apart(&self, minor: Minor, check: impl FnOnce(&Check<'_>)) {
+        let other = Check { drafts: self.drafts.apart(), ..*self };
+        check(&other);
+        self.drafts.take_over(other.drafts, minor);
     }
 
     fn report(&self, origin: Option<&Origin>, message: impl Into<String>, advice: impl Into<String>) {

@@ -45,7 +45,8 @@ fn the_files_lie_where_the_seed_says() {
     ];
     assert_eq!(paths(&bundle), expected);
     assert_eq!(bundle.gate.path, "/etc/eksctl/kubelet.local.env");
-    assert_eq!(bundle.gate.facts, GateFact::ALL.iter().copied().collect());
+    let of_machine = [GateFact::InstanceId, GateFact::InstanceType, GateFact::MaxPods, GateFact::NodeIp];
+    assert_eq!(bundle.gate.facts, of_machine.into());
     let started = [("containerd.service", Start::BeforeGate), ("kubelet.service", Start::AfterGate)];
     assert_eq!(units(&bundle), [&started[..], &[("nodestrap-gate.service", Start::ByOthers)]].concat());
     assert_eq!(bundle.required_programs, ["/usr/bin/kubelet", "/usr/bin/containerd"]);

@@ -23,7 +23,7 @@ fn files_units_and_hooks_of_the_users_and_the_system_below() {
         ("tectonic-worker", "/etc/systemd/timesyncd.conf.d/90-nodestrap.conf"),
     ] {
         let text = load_spec(case)
-            .replace("  layout: tectonic\n", "  layout: tectonic\n  tectonic: {upgradeOS: false}\n")
+            .replace("  tectonic: {", "  tectonic: {upgradeOS: false, ")
             .replace("  proxy: {http: \"http://proxy.example.com:3128\"}\n", "");
         let bundle = render(&complete_text(&text.replacen("  join:", &format!("{EXTRAS}  join:"), 1)));
         let kubelet = bundle.join.kubelet_unit.clone();
