@@ -154,6 +154,7 @@ impl FakeNode {
         };
         let os_release: &[u8] = match bundle.node.os.as_str() {
             "al2" => b"ID=amzn\nVERSION_ID=2\nPRETTY_NAME=\"Amazon Linux 2\"\n",
+            "container-linux" => b"ID=coreos\nVERSION_ID=2512.1.0\nCOREOS_BOARD=\"amd64-usr\"\nPRETTY_NAME=CL\n",
             "flatcar" => b"ID=flatcar\nVERSION_ID=4230.2.1\nSYSEXT_LEVEL=1.0\nPRETTY_NAME=Flatcar\n",
             "ubuntu" => b"ID=ubuntu\nVERSION_ID=24.04\nPRETTY_NAME=Ubuntu\n",
             _ => b"ID=debian\nVERSION_ID=12\nPRETTY_NAME=Debian\n",
@@ -265,7 +266,16 @@ impl FakeNode {
         let snaps = self.snaps.after_crash(&disk, &units);
         let engine = match crash {
             Crash::ProcessKill => self.engine.after_kill(&disk),
-            _ => self.engine.after_reboot(&disk).0,
+            Crash::PowerLoss => {
+                let (engine, booted) = self.engine.after_reboot(&disk);
+                if let Some(version) = booted {
+                    let text = format!("ID=coreos\nVERSION_ID={version}\nCOREOS_BOARD=\"amd64-usr\"\nPRETTY_NAME=CL\n");
+                    let image = disk.uncounted();
+                    host::files::write_durable(&image, Path::new("/etc/os-release"), 0o644, text.as_bytes(), None)
+                        .expect("an update");
+                }
+                engine
+            }
         };
         Self { disk, units, snaps, engine, ..self.clone() }
     }

@@ -27,7 +27,8 @@ use crate::failure::{chain, disk_error, file_error, unit_error};
 use crate::sealed;
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
-pub const CLEAN_DATA_PATH: &str = "/var/lib/nodestrap/clean-runtime-data.json";
+pub use bundle::CLEAN_UP_MARKER_PATH as CLEAN_DATA_PATH;
+
 const MODE: u32 = 0o600;
 const LIMIT: u64 = 64 * 1024;
 const PROFILE_LIMIT: u64 = 1024 * 1024;

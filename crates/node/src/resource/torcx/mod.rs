@@ -15,6 +15,7 @@ mod choose;
 pub(crate) mod data;
 mod image;
 mod profile;
+pub(crate) mod stage;
 
 use bundle::resource::{Aspect, Difference};
 use bundle::torcx::{AddonImage, AddonName, AddonVersion, OsVersion, has_torcx};
