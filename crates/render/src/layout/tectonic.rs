@@ -14,6 +14,7 @@ use spec::{
 use super::{
     Decisions, arguments, assemble, credential_path, credential_program, environment_file, kubelet_kubeconfig,
 };
+use crate::clean_up::{self, CalledBy};
 use crate::error::RenderError;
 use crate::follow::{self, ADDON};
 use crate::gate_unit::{self, GATE_UNIT};
@@ -21,7 +22,7 @@ use crate::kubelet::{self, CONFIG_FLAG, KUBELET_UNIT, KubeletUnit, required_flag
 use crate::network::NETWORK_UNIT;
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments as literal};
-use crate::{clean_up, node, runtime, static_pods};
+use crate::{node, runtime, static_pods};
 
 const AUTHORITY_PATH: &str = "/etc/kubernetes/ca.crt";
 const LOCKSMITH_UNIT: &str = "locksmithd.service";
@@ -106,7 +107,7 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     }
     part.add(gate_unit::render(KUBELET_UNIT, nodestrap, GATE_PATH)?);
     if follow.addon.as_ref().is_some_and(|addon| addon.data_folder.is_some()) {
-        part.add(clean_up::render(nodestrap)?);
+        part.add(clean_up::render(nodestrap, CalledBy::Path)?);
     }
     if !group.units.value.iter().any(|unit| unit.name == LOCKSMITH_UNIT) {
         // Nodes of a cluster reboot one by one, by whoever coordinates them, and never by locksmith's own decision.

@@ -7,10 +7,9 @@ use bundle::torcx::{AddonVersion, DEFAULT_PROFILE, KubernetesVersion, Minor};
 
 use super::{Check, default, derived, from, or_default, ours};
 use crate::catalog;
-use crate::complete::{
-    CompleteCluster, CompleteMappingsConfigMap, CompleteTectonic, MappingsConfigMapSpec, TectonicSpec,
-};
+use crate::complete::CompleteCluster;
 use crate::origin::{Origin, Setting};
+use crate::tectonic::{CompleteMappingsConfigMap, CompleteTectonic, MappingsConfigMapSpec, TectonicSpec};
 use crate::texts::Line;
 use crate::values::{KubeVersion, Layout, SeedFallback, SourceKind};
 
