@@ -80,8 +80,8 @@ pub use texts::{
 pub use trust::Timestamp;
 pub use values::{
     ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
-    GroupName, HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED,
-    Reservation, Role, Runtime, Secret, SeedFallback, SourceKind, Taint, TaintEffect, UnitState,
+    GroupName, HookSlot, Installation, Invalid, KubeVersion, KubeconfigSource, Layout, Necessity, Os, PodNetwork,
+    Provider, REDACTED, Reservation, Role, Runtime, Secret, SeedFallback, SourceKind, Taint, TaintEffect, UnitState,
 };
 pub use view::SecretDisplay;
 pub use yaml::{render_config_yaml, render_yaml, write_yaml};

@@ -10,13 +10,16 @@ use crate::record::{Context, Leaf, Maybe, Nested, SpecValue, record};
 use crate::syntax;
 use crate::texts::{Line, Name, text_values};
 use crate::tree::{Kind, Node};
-use crate::values::{DomainName, Invalid, SeedFallback, text_value};
+use crate::values::{DomainName, Invalid, KubeconfigSource, SeedFallback, text_value};
 use crate::view::Look;
 
 record!(
     "tectonic",
     /// Settings of the layout tectonic.
     TectonicSpec => CompleteTectonic {
+        /// Where /etc/kubernetes/kubeconfig comes from: rendered (from join), or pulled (a unit from additionalUserData fetches it before
+        /// k8s-node-bootstrap.service; join then has neither a token nor a program).
+        kubeconfig: Leaf<KubeconfigSource> = "kubeconfig",
         /// The image that the kubelet wrapper runs, without its tag. To be said of releases since 1.24.
         kubelet_image: Leaf<Line> = "kubeletImage",
         /// The tag, for a cluster that does not answer: a node that gets an answer runs the release of its cluster. Default: from

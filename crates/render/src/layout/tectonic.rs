@@ -8,7 +8,8 @@ use bundle::torcx::{KUBELET_ENV_SEED_PATH, KUBERNETES_COMPONENT, MAPPINGS_KIND, 
 use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, GateFact, IdleUnit, Idleness, Start};
 use serde_json::{Map, Value, json};
 use spec::{
-    CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, PodNetwork, Role, render_yaml,
+    CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, KubeconfigSource, PodNetwork,
+    Role, render_yaml,
 };
 
 use super::{
@@ -84,13 +85,15 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     let follow = follow::render_follow(cluster, group, settings, credential_path(group)?)?;
     let mut part = Part {
         files: vec![
-            secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?,
             // The kubelet's unit took it out of the kubeconfig with a shell; here it is simply there.
             public(AUTHORITY_PATH, cluster.join.certificate_authority.value.as_str())?,
             public(KUBELET_ENV_SEED_PATH, environment_file(image))?,
         ],
         ..Part::default()
     };
+    if settings.kubeconfig.value == KubeconfigSource::Rendered {
+        part.files.push(secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?);
+    }
     if !settings.runtime_mappings.value.is_empty() {
         part.files.push(public(MAPPINGS_SEED_PATH, runtime_mappings(settings))?);
     }
