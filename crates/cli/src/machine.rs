@@ -10,6 +10,7 @@ use host::disk::{Disk, RootedDisk};
 use host::machine::{LinuxClock, LinuxMachine, Machine, effective_uid, random_u64};
 use host::snaps::{SnapdSnaps, Snaps};
 use host::units::{StandInUnits, SystemdUnits, Units};
+use host::update_engine::{NoUpdateEngine, SystemUpdateEngine, UpdateEngine};
 use host::volumes::{FolderVolumes, LinuxVolumes, Volumes};
 use node::{
     Artefacts, BundleSourceError, Delivered, FetchBundle, Freshness, NetworkArtefacts, NodeHost, Ownership,
@@ -51,7 +52,9 @@ fn open_asking(root: &Path, metadata_deadline: Duration, freshness: Freshness) -
         false => Arc::new(RootedDisk::open(Path::new("/")).or_fail(Code::WrongInput)?),
     };
     let artefacts: Arc<dyn Artefacts> = Arc::new(NetworkArtefacts::new(Arc::clone(&disk), here, Arc::clone(&platform)));
-    Ok(NodeHost { disk, units, snaps, artefacts, machine, ownership, platform })
+    let update_engine: Arc<dyn UpdateEngine> =
+        if is_machine(root) { Arc::new(SystemUpdateEngine::new(None)) } else { Arc::new(NoUpdateEngine) };
+    Ok(NodeHost { disk, units, snaps, update_engine, artefacts, machine, ownership, platform })
 }
 
 /// By any of its names: `--root .` in `/` is the machine too, and no stand-in may keep its units.

@@ -24,6 +24,7 @@ mod outlook;
 mod ownership;
 mod plan;
 mod platform;
+mod pre_reboot;
 mod prerequisites;
 mod refusals;
 mod reset;
@@ -51,6 +52,7 @@ pub use network::{Change, NetworkError, ensure_cni_config, load_network_settings
 pub use outlook::Outlook;
 pub use plan::{Action, plan_first_boot};
 pub use platform::{Freshness, KEPT_PLATFORM_PATH, METADATA_DEADLINE, PlatformError, PlatformSource};
+pub use pre_reboot::{NextBootReady, NextBootRefused, Problem, look_at_next_boot, prepare_next_boot};
 pub use refusals::Refusal;
 pub use reset::{Forgotten, ResetAction, ResetOptions, plan_reset, preview_reset, reset};
 pub use resource::Ownership;

@@ -16,6 +16,7 @@ use host::files::FileError;
 use host::machine::{Machine, MachineError};
 use host::snaps::Snaps;
 use host::units::Units;
+use host::update_engine::UpdateEngine;
 
 use crate::artefacts::Artefacts;
 use crate::bundle_source::{BundleSourceError, Delivered, Named, Way};
@@ -44,6 +45,7 @@ pub struct NodeHost {
     pub disk: Arc<dyn Disk>,
     pub units: Arc<dyn Units>,
     pub snaps: Arc<dyn Snaps>,
+    pub update_engine: Arc<dyn UpdateEngine>,
     pub artefacts: Arc<dyn Artefacts>,
     pub machine: Arc<dyn Machine>,
     pub ownership: Ownership,

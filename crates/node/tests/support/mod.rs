@@ -16,6 +16,7 @@ use host::fake::{Crash, FakeClock, FakeDisk, FakeSnaps, FakeUnits};
 use host::machine::{LinuxMachine, Machine};
 use host::snaps::Snaps as _;
 use host::units::{ActiveState, UnitName};
+use host::update_engine::NoUpdateEngine;
 use node::{
     Delivered, Fact, Facts, FactsError, GateState, NodeHost, Ownership, PlatformSource, SessionError, Surroundings,
 };
@@ -202,6 +203,7 @@ impl FakeNode {
             disk: Arc::clone(&disk),
             units: Arc::new(self.units.clone()),
             snaps: Arc::new(self.snaps.clone()),
+            update_engine: Arc::new(NoUpdateEngine),
             artefacts: Arc::new(self.shelf.clone()),
             machine: Arc::clone(&machine),
             ownership: Ownership::Root,
