@@ -311,6 +311,13 @@ impl Bundle {
             || self.packages.as_ref().is_some_and(|packages| packages.brings(component))
     }
 
+    /// Whether the unit is the container runtime's, and comes with an addon of torcx: it is there after a boot, and the kubelet's unit
+    /// starts it.
+    pub fn is_brought_by_addon(&self, unit: &UnitName) -> bool {
+        let has_addon = self.follow.as_ref().is_some_and(|follow| follow.addon.is_some());
+        has_addon && self.runtime.source == RuntimeSource::Torcx && *unit == self.runtime.unit
+    }
+
     /// The file of a unit, if the bundle brings it.
     pub fn unit_file(&self, unit: &UnitName) -> Option<&File> {
         self.file(&format!("{UNIT_FOLDER}/{unit}"))

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::hook::args::HookArguments;
 use crate::pki::args::PkiArguments;
 use crate::publish::args::{ArtefactsArguments, PublishArguments};
 
@@ -116,6 +117,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  nodestrap reset --dry-run\n  nodestrap reset --yes\n\n\
                       Data stays: that of etcd, of volumes, containers and pods. Pods that run go on until the next boot.")]
     Reset(ResetArguments),
+    /// Answer those who are about to do something to this node.
+    Hook(HookArguments),
     /// Take from standard input what push sends, and put it at its place by one rename (run on the node by push).
     #[command(hide = true)]
     Receive(ReceiveArguments),
@@ -129,6 +132,9 @@ pub(crate) enum Command {
     /// (run by nodestrap-spend-credentials.service).
     #[command(hide = true)]
     SpendCredentials(RootArguments),
+    /// Empty the data folder of the container runtime if another version left it (run by nodestrap-clean-runtime-data.service).
+    #[command(hide = true)]
+    CleanRuntimeData(RootArguments),
     /// Print the JSON schema of a spec, for editors.
     #[command(after_help = "Examples:\n  nodestrap schema > nodestrap.schema.json\n  \
                       and as the first line of a spec: # yaml-language-server: $schema=nodestrap.schema.json")]

@@ -8,9 +8,11 @@ mod args;
 mod authoring;
 mod documents;
 mod facts;
+mod hook;
 mod machine;
 mod network;
 mod node_commands;
+mod old_names;
 mod outcome;
 mod outside;
 mod pki;
@@ -35,6 +37,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Arguments, Command};
+use crate::old_names::OldName;
 use crate::outcome::Outcome;
 use crate::show::Screen;
 
@@ -43,13 +46,22 @@ use crate::show::Screen;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().peekable();
+    if let Some(old) = words.peek().and_then(|program| OldName::of(program)) {
+        let screen = OldName::screen();
+        return finish(&screen, |screen| old.run(words, screen));
+    }
     let arguments = Arguments::parse();
     let screen = Screen::new(arguments.output, arguments.color);
+    finish(&screen, |screen| run(arguments.command, screen))
+}
+
+fn finish(screen: &Screen, run: impl FnOnce(&Screen) -> Outcome) -> ExitCode {
     // Nearly every command reads a token or a key. One that cannot be hidden from a debugger is still worth running.
     if let Err(error) = host::machine::forbid_core_dumps() {
         screen.remark(&format!("a crash of this program may leave its secrets in a core dump: {error}"));
     }
-    match run(arguments.command, &screen) {
+    match run(screen) {
         Ok(code) => code.into(),
         Err(failure) => {
             screen.error(&failure);
@@ -78,9 +90,11 @@ fn run(command: Command, screen: &Screen) -> Outcome {
         Command::Verify(arguments) => verify::run(&arguments, screen),
         Command::VerifyImage(arguments) => verify_image::run(&arguments, screen),
         Command::Reset(arguments) => reset::run(&arguments, screen),
+        Command::Hook(arguments) => hook::run(arguments, screen),
         Command::Gate(arguments) => node_commands::gate(&arguments, screen),
         Command::Network(arguments) => network::run(&arguments, screen),
         Command::SpendCredentials(arguments) => spending::run(&arguments, screen),
+        Command::CleanRuntimeData(arguments) => node_commands::clean_runtime_data(&arguments, screen),
         Command::Schema => typing::schema(screen),
         Command::Completions(arguments) => typing::completions(&arguments, screen),
     }

@@ -7,9 +7,12 @@ use anyhow::Context as _;
 use bundle::GATE_PATH;
 use engine::{Digest, Event, Recovery, Report, RunOutcome, StepOutcome, Style, Timeline, Workers};
 use host::machine::{LinuxClock, random_u64};
-use node::{Adopt, Applied, Delivered, ExpectedPlan, NodeHost, SessionError, Surroundings, Verdict, VouchError};
+use node::{
+    Adopt, Applied, Cleaned, DeliverBundle, Delivered, ExpectedPlan, NodeHost, SessionError, Surroundings, Verdict,
+    VouchError,
+};
 
-use crate::args::{ApplyArguments, GateArguments, Output, TimelineArguments};
+use crate::args::{ApplyArguments, GateArguments, Output, Progress, RootArguments, TimelineArguments};
 use crate::machine::{self, MachineClock};
 use crate::outcome::{Code, Failure, OrFail, Outcome};
 use crate::outside::Outside;
@@ -26,22 +29,35 @@ pub(crate) fn apply(arguments: &ApplyArguments, screen: &Screen) -> Outcome {
     let root = &arguments.node.root.root;
     let host = machine::open_with(root, &arguments.fetch.platform)?;
     let expected = arguments.plan.as_deref().map(expected_plan).transpose()?;
+    let deliver = |tell: &dyn Fn(&str)| machine::find_bundle(&host, &arguments.node, &arguments.fetch, tell);
+    let adopt = if arguments.adopt { Adopt::Yes } else { Adopt::No };
+    apply_delivery(&host, root, &deliver, expected.as_ref(), adopt, arguments.progress, screen)
+}
+
+/// Whoever brings the bundle.
+pub(crate) fn apply_delivery(
+    host: &NodeHost,
+    root: &Path,
+    deliver: DeliverBundle<'_>,
+    expected: Option<&ExpectedPlan>,
+    adopt: Adopt,
+    progress: Progress,
+    screen: &Screen,
+) -> Outcome {
     if !machine::is_machine(root) {
         screen.remark(&format!("units: {}", host.units.describe()));
     }
-    let view = ProgressView::new(arguments.progress);
-    let deliver = |tell: &dyn Fn(&str)| machine::find_bundle(&host, &arguments.node, &arguments.fetch, tell);
-    let outside = Outside::new(&host, root, screen);
+    let view = ProgressView::new(progress);
+    let outside = Outside::new(host, root, screen);
     let hear = |event: &Event| {
         outside.hear(event);
         view.tell(event);
     };
-    let adopt = if arguments.adopt { Adopt::Yes } else { Adopt::No };
     let on_hang = |applied: &Applied| {
-        leave(screen, &applied.report, || Outside::new(&host, root, screen).tell(applied));
+        leave(screen, &applied.report, || Outside::new(host, root, screen).tell(applied));
     };
     let applied = with_surroundings(&hear, screen, &on_hang, |surroundings| {
-        node::apply_delivery(&host, &deliver, expected.as_ref(), adopt, surroundings)
+        node::apply_delivery(host, deliver, expected, adopt, surroundings)
     })?;
     outside.tell(&applied);
     match exit_code(&applied.report) {
@@ -239,4 +255,22 @@ pub(crate) fn gate(arguments: &GateArguments, screen: &Screen) -> Outcome {
             anyhow::anyhow!("the kubelet does not start: {}; {}", refusal.reason, refusal.advice),
         ),
     }
+}
+
+/// Early in a boot; nothing else of nodestrap runs then.
+pub(crate) fn clean_runtime_data(arguments: &RootArguments, screen: &Screen) -> Outcome {
+    let host = machine::open(&arguments.root)?;
+    let boot = host.machine.boot_id().or_fail(Code::NeedsPerson)?;
+    let cleaned = node::clean_runtime_data(host.disk.as_ref(), &boot);
+    let cleaned = cleaned.map_err(|error| Failure { code: error.class().into(), error: error.into() })?;
+    let said = match cleaned {
+        Cleaned::NothingToDo => "nothing to clean".to_owned(),
+        Cleaned::SameBoot => "nothing is cleaned before the machine has been rebooted".to_owned(),
+        Cleaned::OtherVersion { wanted, runs } => {
+            format!("nothing is cleaned: version {wanted} of the runtime was to run in this boot, and {runs} does")
+        }
+        Cleaned::Done { folder } => format!("{folder} was of another version of the runtime, and is gone"),
+    };
+    screen.remark(&said);
+    Ok(Code::Done)
 }

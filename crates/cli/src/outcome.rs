@@ -15,6 +15,14 @@ pub(crate) enum Code {
     Reboot = 10,
 }
 
+impl Code {
+    /// What another nodestrap ended with; `None` if that was none of these.
+    pub(crate) fn of_status(status: i32) -> Option<Self> {
+        let all = [Self::Done, Self::WrongInput, Self::MayRetry, Self::NeedsPerson, Self::Busy, Self::Reboot];
+        all.into_iter().find(|code| *code as i32 == status)
+    }
+}
+
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
         ExitCode::from(code as u8)

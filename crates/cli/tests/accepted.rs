@@ -10,7 +10,8 @@ use node::{Fact, Facts, plan_first_boot};
 const GROUP: &str = "workers";
 /// The newest and the oldest minor of the layouts of today.
 const RELEASES: [&str; 2] = ["1.36.3", "1.30.14"];
-const RELEASE_OF_TECTONIC: &str = "1.9.6";
+/// That of the layout's own time goes on with the oldest.
+const RELEASES_OF_TECTONIC: [&str; 2] = ["1.36.3", "1.9.6"];
 
 /// One choice of each word; `None`: the spec does not say.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +49,11 @@ fn text(choice: Choice) -> String {
         Layout::Nodestrap => (release, "bootstrapToken: abcdef.0123456789abcdef, ", ""),
         Layout::Eksctl => (release, "", "  eksctl: {ecrAccount: \"602401143452\"}\n  networking: {podNetwork: none}\n"),
         Layout::Tectonic => (
-            RELEASE_OF_TECTONIC,
+            if release == RELEASES[0] { RELEASES_OF_TECTONIC[0] } else { RELEASES_OF_TECTONIC[1] },
             "bootstrapToken: abcdef.0123456789abcdef, ",
-            "  networking: {podNetwork: none}\n  tectonic: {manifestURL: \"https://torcx.example.com/{{.Board}}/{{.OSVersion}}\"}\n",
+            "  networking: {podNetwork: none}\n  tectonic:\n    kubeletImage: registry.example.com/kubelet\n    verifySignatures: false\n    \
+             manifestURL: \"https://torcx.example.com/{{.Board}}/{{.OSVersion}}\"\n    \
+             runtimeMappings: {\"1.9\": [\"17.03\"], \"1.36\": [\"18.06\"]}\n",
         ),
     };
     // The examples' manifest has one release, and verifying it takes a while: it is named only where it can be of use.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use support::{BINARY, example, finish, nodestrap, program, repository, text};
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "verify-image",
     "try",
     "check",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 23] = [
     "facts",
     "verify",
     "reset",
+    "hook",
     "gate",
     "network",
     "spend-credentials",
@@ -208,7 +209,7 @@ fn is_about_this_machine(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     let command = words.next().unwrap_or_default();
     let of_a_node =
-        ["facts", "plan", "apply", "status", "timeline", "verify", "verify-image", "reset", "gate", "network"];
+        ["facts", "plan", "apply", "status", "timeline", "verify", "verify-image", "reset", "hook", "gate", "network"];
     // Nor is there a bucket.
     line.contains("s3://") || (of_a_node.contains(&command) && !words.any(|word| word == "--root"))
 }

@@ -4,6 +4,7 @@
 //! systemd of this machine; [`StandInUnits`] keeps books for a root that is only a folder; [`crate::fake::FakeUnits`] is
 //! for tests. Fails with [`UnitError`]: [`UnitError::Bus`] when nobody answers, the other variants when the answer is no.
 
+mod heard;
 mod log;
 mod proxies;
 mod stand_in;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use heard::{Heard, NOT_STARTED};
 pub use log::quote_last_lines;
 pub use stand_in::StandInUnits;
 pub(crate) use stand_in::{disable_on_disk, enable_on_disk, find, is_enabled};

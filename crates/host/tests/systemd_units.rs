@@ -4,14 +4,17 @@
 
 mod bus;
 
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use host::units::{ActiveState, JobResult, Transient, UnitError, UnitName, Units};
+use host::units::{ActiveState, Heard, JobResult, Transient, UnitError, UnitName, Units};
 use zbus::object_server::SignalEmitter;
-use zbus::{OwnedObjectPath, interface};
+use zbus::{OwnedObjectPath, Variant, interface};
 
 use bus::{PrivateBus, Serving, start_daemon};
 
@@ -121,6 +124,12 @@ impl Manager {
         let types: Vec<String> =
             properties.iter().map(|(name, value)| format!("{name}:{}", value.value_signature())).collect();
         self.note(format!("run {name} {mode} {}", types.join(" ")));
+        for (property, value) in &properties {
+            if let Variant::Fd(output) = &**value {
+                let mut output = File::from(output.as_fd().try_clone_to_owned().unwrap());
+                writeln!(output, "said on {property}").unwrap();
+            }
+        }
         self.job(&name, &emitter).await
     }
 
@@ -227,6 +236,10 @@ impl Service {
     #[zbus(property)]
     fn exec_main_status(&self) -> i32 {
         203
+    }
+    #[zbus(property)]
+    fn exec_main_code(&self) -> i32 {
+        if self.0 == "exit-code" { 1 } else { 2 }
     }
 }
 
@@ -387,6 +400,39 @@ fn a_program_runs_in_a_unit_of_its_own_which_is_let_go_of_afterwards() {
     assert!(matches!(units.wait_until_ended(&name("slow.service"), soon), Err(UnitError::Deadline { .. })));
     assert_eq!(systemd.calls().len(), before, "the one that is at work is waited for, and no second one started");
     units.wait_until_ended(&name("idle.service"), LONG).unwrap();
+}
+
+#[test]
+fn a_program_of_the_host_is_heard_and_its_exit_status_told_without_a_file() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    let run = |unit: &str, deadline| {
+        let heard = Heard {
+            unit: name(unit),
+            description: "a question".to_owned(),
+            command: ["/opt/bin/nodestrap", "hook"].map(str::to_owned).to_vec(),
+        };
+        let mut words = String::new();
+        let ended = units.run_and_hear(&heard, deadline, &mut |piece| words.push_str(&String::from_utf8_lossy(piece)));
+        (ended, words)
+    };
+    // Both speak into the same memory, one after the other.
+    let said = "said on StandardOutputFileDescriptor\nsaid on StandardErrorFileDescriptor\n";
+    let (ended, words) = run("idle.service", LONG);
+    assert_eq!((ended.unwrap(), words.as_str()), (0, said));
+    let calls = systemd.calls();
+    let told = "run idle.service fail Description:s Type:s CollectMode:s AddRef:b ExecStart:a(sasb) \
+                StandardOutputFileDescriptor:h StandardErrorFileDescriptor:h";
+    assert_eq!(calls[calls.len() - 3..], ["let go of idle.service", told, "let go of idle.service"]);
+
+    let (ended, words) = run("fails.service", LONG);
+    assert_eq!((ended.unwrap(), words.as_str()), (203, said), "it ended by itself");
+    assert_eq!(systemd.calls().last().unwrap(), "let go of fails.service");
+    let (ended, _) = run("needs.service", LONG);
+    assert!(matches!(ended, Err(UnitError::Job { result: JobResult::Dependency, .. })), "{ended:?}");
+    let (ended, _) = run("slow.service", Duration::from_millis(200));
+    assert!(matches!(ended, Err(UnitError::Deadline { .. })), "{ended:?}");
 }
 
 #[test]

@@ -43,6 +43,7 @@ mod paths;
 mod plain_kubelet;
 mod pods;
 mod process;
+pub mod reboot_operator;
 mod routes;
 pub mod sandbox;
 mod signing;
@@ -55,7 +56,7 @@ mod wait;
 mod web;
 mod worker_spec;
 
-pub use cache::{Consumers, PackageManager, Patch, ReleaseFile, prepare, prepare_releases};
+pub use cache::{Consumers, PackageManager, Patch, ReleaseFile, image_of_program, prepare, prepare_releases};
 pub use command::{output_text, stdout_of};
 pub use flatcar::stand_in_for_flatcar;
 pub use flow::Flow;

@@ -57,6 +57,12 @@ pub(crate) fn parse_access(path: &str, read: ReadFile<'_>) -> Result<Access, Kub
     Ok(Access::new(server, authority.as_deref(), &reader.identity(&user)?)?)
 }
 
+/// The API server of a kubeconfig on this node; `None` if there is none, or it does not say.
+pub fn read_server(disk: &dyn Disk, path: &str) -> Option<String> {
+    let bytes = disk.read(Path::new(path), LIMIT).ok().flatten()?;
+    current_cluster(std::str::from_utf8(&bytes).ok()?)?.server
+}
+
 /// Where a kubeconfig leads, and whom it trusts there.
 pub(crate) struct Destination {
     pub(crate) server: String,

@@ -72,12 +72,20 @@ pub enum VersionSource {
 
 /// No reboot into an operating system of which nobody knows what it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "an update of the operating system is staged, but not which: update_engine was restarted, and has not said it to nodestrap \
-     in this boot; take the update back and have it look again: update_engine_client -reset_status, then \
-     update_engine_client -check_for_update"
-)]
+#[error("{}; {}", self.parts().0, self.parts().1)]
 pub struct RebootRefused;
+
+impl RebootRefused {
+    /// What is the matter, and what to do about it.
+    pub fn parts(self) -> (&'static str, &'static str) {
+        (
+            "an update of the operating system is staged, but not which: update_engine was restarted, and has not said it to \
+             nodestrap in this boot",
+            "take the update back and have it look again: update_engine_client -reset_status, then update_engine_client \
+             -check_for_update",
+        )
+    }
+}
 
 /// Pure.
 pub fn next_os(said: &NextOs, record: Option<&Record>, boot: &BootId) -> Result<NextBoot, RebootRefused> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bundle::torcx::AddonName;
-use bundle::{BUNDLE_PATH, Bundle, FOLDERS, SPENDING_UNIT, Slot, Snap, SourceKind, Start, UnitName};
+use bundle::{BUNDLE_PATH, Bundle, FOLDERS, SPENDING_UNIT, Slot, Snap, Start, UnitName};
 use engine::{Plan, PlanError, Step, StepId};
 use serde::{Deserialize, Serialize};
 
@@ -372,7 +372,7 @@ impl Sequence<'_> {
         let hooks = self.bundle.hooks.iter().map(|hook| &hook.unit);
         let masked = self.bundle.idle_units.iter().filter(|unit| unit.mask().is_some()).map(|unit| &unit.name);
         let started = self.bundle.units.iter().map(|unit| &unit.name);
-        let started = started.filter(|unit| !self.runs_addon() || **unit != self.bundle.runtime.unit);
+        let started = started.filter(|unit| !self.bundle.is_brought_by_addon(unit));
         let units = started.chain(hooks).chain(masked).cloned().collect();
         let reload = Action::Unit(unit::Action::ReloadUnits { units });
         self.add("reload-units", &["enable-units"], RELOAD_DEADLINE, reload);
@@ -399,12 +399,7 @@ impl Sequence<'_> {
     /// systemd heeds that only between jobs that are queued at the same time, and ours are not. Units that have no need
     /// of each other start together.
     fn start_units(&mut self) -> Vec<String> {
-        let mut started = units_with(self.bundle, Start::BeforeGate);
-        if self.runs_addon() {
-            // It is there once torcx has applied the addon.
-            started.retain(|unit| *unit != self.bundle.runtime.unit);
-            started.push(self.bundle.runtime.unit.clone());
-        }
+        let started = units_with(self.bundle, Start::BeforeGate);
         let position = started.iter().position(|unit| *unit == self.bundle.runtime.unit);
         let (before_runtime, from_runtime) = started.split_at(position.unwrap_or(0));
         let (runtime, after_runtime) = from_runtime.split_at(usize::from(position.is_some()));
@@ -465,11 +460,6 @@ impl Sequence<'_> {
             done = vec![id];
         }
         done
-    }
-
-    /// Whether torcx brings the container runtime.
-    fn runs_addon(&self) -> bool {
-        self.bundle.runtime.source.kind() == SourceKind::Torcx && self.addon().is_some()
     }
 
     /// In eksctl's order. Whatever starts the kubelet in between, its gate is shut. Its unit is not armed: a unit of the
@@ -556,7 +546,7 @@ impl Sequence<'_> {
     fn enabled_units(&self) -> Vec<UnitName> {
         let started = self.bundle.units.iter().filter(|unit| unit.start != Start::ByOthers);
         // The kubelet's unit wants it; there is nothing to enable before torcx has brought it.
-        let started = started.filter(|unit| !self.runs_addon() || unit.name != self.bundle.runtime.unit);
+        let started = started.filter(|unit| !self.bundle.is_brought_by_addon(&unit.name));
         let installable = started.filter(|unit| unit.brought.is_none_or(|nature| nature.installable));
         installable.map(|unit| unit.name.clone()).collect()
     }

@@ -251,7 +251,11 @@ fn a_seed_stands_in_for_a_cluster_that_is_silent_and_never_for_one_that_spoke_be
     let (node, _) = converge(reboot(&node, 2), &bundle, 2);
     assert_eq!(gate(&node)["KUBELET_IMAGE_TAG"], "v1.9.7_coreos.1");
     let release = |node: &FakeNode| read(node, FOLLOWED_PATH).expect("it is written down");
-    assert!(release(&node).contains("the API server") && release(&silent).contains("installer"), "{}", release(&silent));
+    assert!(
+        release(&node).contains("the API server") && release(&silent).contains("installer"),
+        "{}",
+        release(&silent)
+    );
 }
 
 #[test]

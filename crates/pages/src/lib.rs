@@ -10,6 +10,7 @@
 mod args;
 mod commands;
 mod fields;
+mod hook;
 mod markdown;
 #[allow(dead_code, reason = "the commands that take these arguments are in cli")]
 mod pki;

@@ -5,8 +5,9 @@ use bundle::{CLEAN_UP_MARKER_PATH, CLEAN_UP_UNIT, Start};
 
 use crate::confinement;
 use crate::error::RenderError;
+use crate::layout::command_line;
 use crate::part::{Part, public, unit, unit_file};
-use crate::unit::{Section, UnitFile, arguments};
+use crate::unit::{Section, UnitFile};
 
 /// A target cannot be told by a unit of a bundle to start it: links are systemd's business, and the plan starts what it enables.
 const DROP_IN_PATH: &str = "/etc/systemd/system/sysinit.target.d/10-nodestrap-clean-runtime-data.conf";
@@ -14,7 +15,20 @@ const DROP_IN_PATH: &str = "/etc/systemd/system/sysinit.target.d/10-nodestrap-cl
 /// Whoever may use the folder, and the run that counts on it being empty.
 const HELD_BACK: [&str; 4] = ["docker.service", "containerd.service", "kubelet.service", "k8s-node-bootstrap.service"];
 
-pub(crate) fn render(nodestrap: &str) -> Result<Part, RenderError> {
+/// What the program at the path takes itself for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CalledBy {
+    Path,
+    /// Its own name, whatever the file is called: there are names by which it takes other flags.
+    Name,
+}
+
+pub(crate) fn render(nodestrap: &str, called_by: CalledBy) -> Result<Part, RenderError> {
+    const COMMAND: &str = "clean-runtime-data";
+    let command = match called_by {
+        CalledBy::Path => command_line("ExecStart", nodestrap, [COMMAND])?,
+        CalledBy::Name => command_line("ExecStart", &format!("@{nodestrap}"), ["nodestrap", COMMAND])?,
+    };
     let content = UnitFile::new(vec![
         Section::new("Unit")
             .text("Description", "Empty the data folder of the container runtime before another version of it runs")
@@ -26,7 +40,7 @@ pub(crate) fn render(nodestrap: &str) -> Result<Part, RenderError> {
         confinement::CLEANER.add_to(
             Section::new("Service")
                 .text("Type", "oneshot")
-                .command("ExecStart", nodestrap, arguments(["clean-runtime-data"]))
+                .text("ExecStart", command)
                 // Large folders on slow disks; what is not done then is done before the gate opens.
                 .text("TimeoutStartSec", "30min"),
         ),

@@ -92,6 +92,8 @@ pub enum RenderError {
     MachinesLack { field: &'static str },
     #[error("the complete spec has no settings of the layout '{layout}': complete the spec anew")]
     NoLayoutSettings { layout: &'static str },
+    #[error("the flag --{flag}: {problem}")]
+    OldFlag { flag: &'static str, problem: String },
     #[error("the layout 'eksctl' tells nodes their region, and the spec has none: write 'region' in the Cluster")]
     NoRegion,
     #[error(

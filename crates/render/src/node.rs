@@ -43,6 +43,12 @@ pub(crate) fn render_node(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Res
         Layout::Eksctl => layout::eksctl::render(spec, group),
         Layout::Tectonic => layout::tectonic::render(spec, group),
     }?;
+    readers::assign(&mut bundle, &group.spec);
+    finish(bundle)
+}
+
+/// In the order of a bundle, with what its unit files say, and held against the rules that all bundles keep.
+pub(crate) fn finish(mut bundle: Bundle) -> Result<Bundle, RenderError> {
     bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
     bundle.idle_units.sort_by(|one, other| one.name.cmp(&other.name));
     for index in 0..bundle.units.len() {
@@ -50,7 +56,6 @@ pub(crate) fn render_node(spec: &CompleteSpec, group: &CompleteNodeGroup) -> Res
         let nature = file.map(|file| UnitNature::of(&String::from_utf8_lossy(&file.content)));
         bundle.units[index].brought = nature;
     }
-    readers::assign(&mut bundle, &group.spec);
     bundle.validate().map_err(|problem| RenderError::Bundle { problem })?;
     Ok(bundle)
 }

@@ -200,6 +200,9 @@ fn flags_and_configuration_of_the_kubelet_are_found_in_every_layout() {
         ),
         ("tectonic-worker", Group("kubelet: {flags: {root-dir: /data}}"), NewMachine, "--root-dir: added /data"),
         ("tectonic-worker", Group("kubelet: {flags: {v: 4}}"), RestartKubelet, "--v: added 4"),
+        ("tectonic-today-worker", new_label(), NewMachine, "ExecStart --node-labels"),
+        ("tectonic-today-worker", Group("kubelet: {flags: {v: 4}}"), RestartKubelet, "--v: added 4"),
+        ("tectonic-today-worker", Group("kubelet: {config: {cgroupRoot: /pods}}"), NewMachine, group_file),
     ]);
 }
 

@@ -607,6 +607,8 @@ fn every_setting_of_a_cluster_is_changed_once() {
         let below = format!("{field}.");
         !changed.iter().any(|path| path == *field || path.starts_with(&below))
     };
+    // It changes only together with what stands in `join`.
+    fields.remove("tectonic.kubeconfig");
     let missing: Vec<&String> = fields.iter().filter(is_changed).collect();
     assert!(fields.len() > 50 && missing.is_empty(), "{missing:?}");
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bundle::torcx::{AddonVersion, KubernetesVersion, Minor, ProfileName, UrlTemplate};
 use bundle::{Artefact, Component, ExtensionName, ExtensionRelease, Provenance, RelativePath};
 
 use crate::artefacts::{ManifestFile, S3Credentials, Serial};
@@ -19,15 +18,14 @@ use crate::record::{
     Case, Config, Containerd, Etcd, Flags, Given, KubeApiserver, KubeControllerManager, KubeProxy, KubeScheduler,
     Kubelet, Leaf, Maybe, Nested, Required, RequiredNested, record,
 };
+use crate::tectonic::CompleteTectonic;
 use crate::texts::{
     AbsolutePath, ComponentVersion, HeaderName, Host, Image, InstanceTypeName, Line, ModuleName, Name, NoProxyEntry,
     PackageName, Registry, Sha256, Sha512, StoreUrl, SysctlName, WebUrl,
 };
-use crate::torcx::ConfigMapKey;
 use crate::values::{
     ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
-    GroupName, Installation, KubeVersion, Layout, Os, PodNetwork, Provider, Reservation, Role, Runtime, SeedFallback,
-    SourceKind,
+    GroupName, Installation, KubeVersion, Layout, Os, PodNetwork, Provider, Reservation, Role, Runtime, SourceKind,
 };
 
 /// No `Option` is left to be defaulted: what may be `None` is then not there. `groups` are sorted by name.
@@ -430,52 +428,6 @@ record!(
         image: Maybe<Image> = "image",
         /// The command with its arguments.
         command: Leaf<Vec<Line>> = "command",
-    }
-);
-
-record!(
-    "tectonic",
-    /// Settings of the layout tectonic.
-    TectonicSpec => CompleteTectonic {
-        /// The image that the kubelet wrapper runs, without its tag. To be said of releases since 1.24.
-        kubelet_image: Leaf<Line> = "kubeletImage",
-        /// The tag, for a cluster that does not answer: a node that gets an answer runs the release of its cluster. Default: from
-        /// kubernetesVersion.
-        kubelet_image_tag: Leaf<Line> = "kubeletImageTag",
-        /// The release of the nodes, whatever their cluster runs: then they do not ask it.
-        force_kubernetes_version: Maybe<KubernetesVersion> = "forceKubernetesVersion",
-        /// The minors of Kubernetes that nodes may meet; the spec is checked for each, and a node refuses any other. Default: that
-        /// of kubernetesVersion.
-        minors: Leaf<Vec<Minor>> = "minors",
-        /// Whether what lies in /etc/kubernetes/installer stands in for a cluster that does not answer: allowed, or never.
-        seed_fallback: Leaf<SeedFallback> = "seedFallback",
-        /// Versions of the addon docker for each minor of Kubernetes, best first; for a cluster that has no ConfigMap of them.
-        runtime_mappings: Leaf<BTreeMap<Minor, Vec<AddonVersion>>> = "runtimeMappings",
-        /// The ConfigMap of the cluster that says the same, and counts before it.
-        mappings_config_map: Nested<CompleteMappingsConfigMap> = "mappingsConfigMap",
-        /// Template of the address of torcx's package lists, with {{.Board}} and {{.OSVersion}}. Needed by the source torcx.
-        manifest_url: Maybe<UrlTemplate> = "manifestURL",
-        /// Whether one of trust.keyrings must have signed them. `nodestrap status` says so for ever if not.
-        verify_signatures: Leaf<bool> = "verifySignatures",
-        /// The profile of torcx that is made where a node has none.
-        torcx_profile: Leaf<ProfileName> = "torcxProfile",
-        /// Whether the operating system is updated at bootstrap.
-        upgrade_os: Leaf<bool> = "upgradeOS",
-        /// Whether masters have the units bootkube and tectonic. They wait for assets, which one master receives.
-        bootkube: Leaf<bool> = "bootkube",
-    }
-);
-
-record!(
-    "mappingsConfigMap",
-    /// A ConfigMap of runtime mappings.
-    MappingsConfigMapSpec => CompleteMappingsConfigMap {
-        /// Its namespace.
-        namespace: Leaf<Name> = "namespace",
-        /// Its name.
-        name: Leaf<DomainName> = "name",
-        /// The key that has them.
-        key: Leaf<ConfigMapKey> = "key",
     }
 );
 

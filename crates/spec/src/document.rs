@@ -216,12 +216,13 @@ fn check_for_other_minors<'n>(context: Context<'n>, cluster: Option<&'n Node>, g
 /// Either of two fields is needed, which no single field can say; EKS needs neither.
 fn check_join(drafts: &Drafts<'_>, document: &Node) {
     let eksctl = scalar_at(document, &["spec", "layout"]).is_some_and(|(_, layout)| layout == "eksctl");
+    let pulled = scalar_at(document, &["spec", "tectonic", "kubeconfig"]).is_some_and(|(_, source)| source == "pulled");
     let Some(join) = entry_at(document, &["spec", "join"]) else { return };
     let Kind::Map(fields) = &join.value.kind else { return };
     let has = |name: &str| fields.iter().any(|field| field.key == name);
     let misspelt =
         fields.iter().any(|field| crate::nearest::nearest(&field.key, ["bootstrapToken"].into_iter()).is_some());
-    if !eksctl && !misspelt && !has("exec") {
+    if !eksctl && !pulled && !misspelt && !has("exec") {
         drafts
             .report(join.key_span, "join needs the field \"bootstrapToken\" (or \"exec\")")
             .advise("`kubeadm token create` makes a token; {file: token.txt} keeps it out of the spec");

@@ -36,8 +36,8 @@ mod resolve;
 mod schema;
 mod source;
 mod syntax;
+mod tectonic;
 mod texts;
-mod torcx;
 mod tree;
 mod values;
 mod view;
@@ -51,10 +51,9 @@ pub use complete::{
     CompleteArtefacts, CompleteAssets, CompleteCluster, CompleteComponent, CompleteComponents,
     CompleteContainerRuntime, CompleteDelivery, CompleteDnsController, CompleteEksctl, CompleteEtcd, CompleteGroup,
     CompleteJoin, CompleteKubeApiserver, CompleteKubeControllerManager, CompleteKubeProxy, CompleteKubeScheduler,
-    CompleteKubelet, CompleteMachines, CompleteMappingsConfigMap, CompleteNetworking, CompleteNodeGroup,
-    CompleteNodestrap, CompletePackages, CompletePki, CompleteProxy, CompleteReport, CompleteS3, CompleteSpec,
-    CompleteStore, CompleteTectonic, CompleteTrust, DeliveryDefaults, NodestrapDefaults, PackagesDefaults, Pinned,
-    PinnedExtension, StoreDefaults,
+    CompleteKubelet, CompleteMachines, CompleteNetworking, CompleteNodeGroup, CompleteNodestrap, CompletePackages,
+    CompletePki, CompleteProxy, CompleteReport, CompleteS3, CompleteSpec, CompleteStore, CompleteTrust,
+    DeliveryDefaults, NodestrapDefaults, PackagesDefaults, Pinned, PinnedExtension, StoreDefaults,
 };
 pub use completion::{complete, complete_before_pki};
 pub use config_tree::{ConfigNode, ConfigTree};
@@ -73,16 +72,16 @@ pub use packages::PackageRepository;
 pub use resolve::{Parsed, parse};
 pub use schema::json_schema;
 pub use source::Source;
+pub use tectonic::{CompleteMappingsConfigMap, CompleteTectonic, ConfigMapKey};
 pub use texts::{
     AbsolutePath, ComponentVersion, Duration, HeaderName, Host, Image, InstanceTypeName, Line, MediaType, ModuleName,
     Name, NoProxyEntry, PackageName, Registry, Sha256, Sha512, StoreUrl, SysctlName, UnitName, VariableName, WebUrl,
 };
-pub use torcx::ConfigMapKey;
 pub use trust::Timestamp;
 pub use values::{
     ApiServerUrl, Architecture, BootstrapToken, CertificatePem, ClusterName, Compression, DeliveryFormat, DomainName,
-    GroupName, HookSlot, Installation, Invalid, KubeVersion, Layout, Necessity, Os, PodNetwork, Provider, REDACTED,
-    Reservation, Role, Runtime, Secret, SeedFallback, SourceKind, Taint, TaintEffect, UnitState,
+    GroupName, HookSlot, Installation, Invalid, KubeVersion, KubeconfigSource, Layout, Necessity, Os, PodNetwork,
+    Provider, REDACTED, Reservation, Role, Runtime, Secret, SeedFallback, SourceKind, Taint, TaintEffect, UnitState,
 };
 pub use view::SecretDisplay;
 pub use yaml::{render_config_yaml, render_yaml, write_yaml};

@@ -205,6 +205,15 @@ choice!(
     }
 );
 choice!(
+    /// Where the kubeconfig comes from with which nodes of the layout tectonic join.
+    KubeconfigSource {
+        /// From `join`.
+        Rendered = "rendered",
+        /// A unit of the user's puts it onto the node before the bootstrap.
+        Pulled = "pulled",
+    }
+);
+choice!(
     /// Whether what an installer left on a node stands in for a cluster that does not answer.
     SeedFallback {
         Allowed = "allowed",

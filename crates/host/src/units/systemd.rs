@@ -55,7 +55,7 @@ struct Bus {
 }
 
 /// What went wrong in a conversation, before the verb and the unit are put to it.
-enum Failure {
+pub(super) enum Failure {
     Unit(UnitError),
     Bus(zbus::Error),
 }
@@ -84,7 +84,7 @@ impl SystemdUnits {
     }
 
     /// One conversation with systemd, connection included, within the deadline.
-    fn ask<T, F>(
+    pub(super) fn ask<T, F>(
         &self,
         operation: &'static str,
         what: &str,
@@ -408,7 +408,7 @@ async fn require_loaded(
     }
 }
 
-async fn watch_job(
+pub(super) async fn watch_job(
     removed: &mut JobRemovedStream,
     job: &OwnedObjectPath,
     look: &mut (dyn FnMut() + Send),
@@ -423,7 +423,7 @@ async fn watch_job(
 }
 
 /// Of a unit that somebody else started: its job has no listener of ours, so it is looked at again and again.
-async fn wait_for_end(bus: &Connection, manager: &ManagerProxy<'_>, name: &str) -> Result<(), Failure> {
+pub(super) async fn wait_for_end(bus: &Connection, manager: &ManagerProxy<'_>, name: &str) -> Result<(), Failure> {
     loop {
         let path = manager.load_unit(name).await?;
         let active = unit_proxy(bus, &path).await?.active_state().await?;
@@ -482,7 +482,7 @@ fn typed_interface(name: &str) -> Option<&'static str> {
     })
 }
 
-async fn typed_proxy(bus: &Connection, path: &OwnedObjectPath, name: &str) -> Option<Proxy<'static>> {
+pub(super) async fn typed_proxy(bus: &Connection, path: &OwnedObjectPath, name: &str) -> Option<Proxy<'static>> {
     let interface = typed_interface(name)?;
     Proxy::new_owned(bus.clone(), SERVICE, path.clone(), interface).await.ok()
 }
@@ -492,7 +492,7 @@ async fn unit_result(bus: &Connection, path: &OwnedObjectPath, name: &str) -> Op
 }
 
 /// Best effort: the failed job is the error, this is its colour.
-async fn unit_detail(bus: &Connection, path: &OwnedObjectPath, name: &str) -> String {
+pub(super) async fn unit_detail(bus: &Connection, path: &OwnedObjectPath, name: &str) -> String {
     let Some(proxy) = typed_proxy(bus, path, name).await else { return String::new() };
     let Ok(result) = proxy.get_property::<String>("Result").await else { return String::new() };
     match proxy.get_property::<i32>("ExecMainStatus").await {

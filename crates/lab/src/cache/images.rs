@@ -39,6 +39,16 @@ fn make_image(folder: &Path, archive: &str, name: &str, argument: &str, log: &Pa
     archive_image(folder, &["probe"], (name, &config), &folder.join(archive), log)
 }
 
+/// An image of one static program, which is all that is in it and what it runs, as an archive.
+pub fn image_of_program(program: &Path, file: &str, name: &str, archive: &Path) -> Result<()> {
+    let folder = tempfile::tempdir().context("making a folder for the layer")?;
+    std::fs::copy(program, folder.path().join(file)).with_context(|| format!("copying {}", program.display()))?;
+    let config = json!({"Entrypoint": [format!("/{file}")]});
+    let log = folder.path().join("log");
+    archive_image(folder.path(), &[file], (name, &config), archive, &log)
+        .with_context(|| std::fs::read_to_string(&log).unwrap_or_default())
+}
+
 pub(super) const KUBE_PROXY_ARCHIVE: &str = "kube-proxy.tar";
 /// The programs of iptables that kube-proxy starts; all are one.
 const IPTABLES: [&str; 6] =

@@ -23,6 +23,7 @@ use anyhow::{Result, bail};
 pub use consumers::Consumers;
 pub(crate) use consumers::{Ignition, minor_of};
 pub(crate) use container_linux::{ADDON, addon_archive, board};
+pub use images::image_of_program;
 pub use packages::PackageManager;
 pub(crate) use packages::Repository;
 pub(crate) use release::files as release_files;

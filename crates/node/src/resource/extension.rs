@@ -10,7 +10,7 @@
 //!
 //! An image that does not fit is refused with the plan: systemd would pass over it, unmerge `/usr`, and report success.
 
-mod image;
+pub(crate) mod image;
 pub(crate) mod links;
 mod merge;
 mod sysupdate;

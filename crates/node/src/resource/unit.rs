@@ -378,9 +378,16 @@ fn verify(node: &Node<'_>, unit: &Unit) -> Result<Vec<Difference>, StepError> {
         enabled: state.enabled,
         needs_reload: state.needs_reload,
         result: &state.result,
-        nature: node.nature(&unit.name)?,
+        nature: nature(node, unit)?,
     };
     Ok(compare(unit, &found))
+}
+
+/// What comes with an addon is never enabled.
+fn nature(node: &Node<'_>, unit: &Unit) -> Result<UnitNature, StepError> {
+    let nature = node.nature(&unit.name)?;
+    let installable = nature.installable && !node.bundle.is_brought_by_addon(&unit.name);
+    Ok(UnitNature { installable, ..nature })
 }
 
 fn activity(active: ActiveState) -> Activity {

@@ -4,7 +4,7 @@
 //! same, but every file names its file system, only SHA-512 is known, and a `data` URL must not be compressed: its
 //! validator takes that, and the machine then does not boot.
 
-use bundle::{BOOTSTRAP_UNIT, BUNDLE_PATH, UserDataPart, json};
+use bundle::{BOOTSTRAP_UNIT, BUNDLE_PATH, Idleness, UserDataPart, json};
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
@@ -91,9 +91,16 @@ pub(crate) fn assemble(version: Version, delivery: &Delivery<'_>, payload: &[u8]
     let document = json!({
         "ignition": ignition,
         "storage": { "files": files },
-        "systemd": { "units": [unit] },
+        "systemd": { "units": std::iter::once(unit).chain(masked_units(delivery)).collect::<Vec<_>>() },
     });
     Ok(Assembly { bytes: (json::canonical(&document) + "\n").into_bytes(), media_type: CONTENT_TYPE, parts })
+}
+
+/// From the first boot on: what must never run must not do so until nodestrap comes to it either, and coordinators of reboots
+/// like to be first. Others are stopped when files are switched in.
+fn masked_units(delivery: &Delivery<'_>) -> impl Iterator<Item = Value> {
+    let masked = delivery.bundle.idle_units.iter().filter(|unit| unit.idleness == Idleness::Masked);
+    masked.map(|unit| json!({ "mask": true, "name": unit.name }))
 }
 
 fn file(version: Version, path: &str, mode: u32, contents: Value) -> Value {

@@ -126,7 +126,7 @@ fn arguments(group: &CompleteGroup) -> Result<Vec<String>, RenderError> {
 
 /// A command line whose words systemd takes as they stand; with variables, or by another name, neither of which
 /// `Section::command` has.
-fn command_line<'a>(
+pub(crate) fn command_line<'a>(
     key: &'static str,
     program: &str,
     words: impl IntoIterator<Item = &'a str>,

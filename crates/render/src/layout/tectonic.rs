@@ -8,12 +8,14 @@ use bundle::torcx::{KUBELET_ENV_SEED_PATH, KUBERNETES_COMPONENT, MAPPINGS_KIND, 
 use bundle::{BOOTSTRAP_UNIT, Bundle, GATE_PATH, Gate, GateFact, IdleUnit, Idleness, Start};
 use serde_json::{Map, Value, json};
 use spec::{
-    CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, PodNetwork, Role, render_yaml,
+    CompleteCluster, CompleteGroup, CompleteNodeGroup, CompleteSpec, CompleteTectonic, KubeconfigSource, PodNetwork,
+    Role, render_yaml,
 };
 
 use super::{
     Decisions, arguments, assemble, credential_path, credential_program, environment_file, kubelet_kubeconfig,
 };
+use crate::clean_up::{self, CalledBy};
 use crate::error::RenderError;
 use crate::follow::{self, ADDON};
 use crate::gate_unit::{self, GATE_UNIT};
@@ -21,7 +23,7 @@ use crate::kubelet::{self, CONFIG_FLAG, KUBELET_UNIT, KubeletUnit, required_flag
 use crate::network::NETWORK_UNIT;
 use crate::part::{Part, name, path, public, secret, unit, unit_file};
 use crate::unit::{Argument, Failure, Section, UnitFile, arguments as literal};
-use crate::{clean_up, node, runtime, static_pods};
+use crate::{node, runtime, static_pods};
 
 const AUTHORITY_PATH: &str = "/etc/kubernetes/ca.crt";
 const LOCKSMITH_UNIT: &str = "locksmithd.service";
@@ -83,13 +85,15 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     let follow = follow::render_follow(cluster, group, settings, credential_path(group)?)?;
     let mut part = Part {
         files: vec![
-            secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?,
             // The kubelet's unit took it out of the kubeconfig with a shell; here it is simply there.
             public(AUTHORITY_PATH, cluster.join.certificate_authority.value.as_str())?,
             public(KUBELET_ENV_SEED_PATH, environment_file(image))?,
         ],
         ..Part::default()
     };
+    if settings.kubeconfig.value == KubeconfigSource::Rendered {
+        part.files.push(secret(credential_path(group)?, kubelet_kubeconfig(spec, group)?)?);
+    }
     if !settings.runtime_mappings.value.is_empty() {
         part.files.push(public(MAPPINGS_SEED_PATH, runtime_mappings(settings))?);
     }
@@ -106,7 +110,7 @@ pub(crate) fn render(spec: &CompleteSpec, node_group: &CompleteNodeGroup) -> Res
     }
     part.add(gate_unit::render(KUBELET_UNIT, nodestrap, GATE_PATH)?);
     if follow.addon.as_ref().is_some_and(|addon| addon.data_folder.is_some()) {
-        part.add(clean_up::render(nodestrap)?);
+        part.add(clean_up::render(nodestrap, CalledBy::Path)?);
     }
     if !group.units.value.iter().any(|unit| unit.name == LOCKSMITH_UNIT) {
         // Nodes of a cluster reboot one by one, by whoever coordinates them, and never by locksmith's own decision.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::lists::{self, items};
-use super::tectonic::{complete_tectonic, is_of_tectonics_time};
+use super::tectonic::{check_join, complete_tectonic, is_of_tectonics_time};
 use super::{Check, artefacts, control_plane, default, derived, from, networks, or_default, ours, pki_folder};
 use crate::catalog;
 use crate::complete::{
@@ -40,6 +40,7 @@ pub(super) fn complete_cluster(spec: &ClusterSpec, name: &Setting<ClusterName>, 
     let provider = or_default(&spec.provider, || Provider::Metal, "no provider's metadata is relied on");
     let of_tectonics_time = is_of_tectonics_time(layout.value, kubernetes_version.value);
     check_layout(&layout, of_tectonics_time, &provider, spec, check);
+    check_join(spec, check);
     let networking = complete_networking(&spec.networking, layout.value, of_tectonics_time, check);
     networks::check_api_server(&spec.api_server, &networking, check);
     networks::check_sizes(spec, &networking, kubernetes_version.value, check);

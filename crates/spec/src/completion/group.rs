@@ -12,11 +12,12 @@ use super::{
 use crate::catalog::Component;
 use crate::complete::{
     CompleteCluster, CompleteComponents, CompleteContainerRuntime, CompleteGroup, CompleteKubelet, CompleteMachines,
-    CompleteTectonic, GroupSpec, MachinesSpec,
+    GroupSpec, MachinesSpec,
 };
 use crate::instances::{self, InstanceType};
 use crate::items::{Labels, MaxPods, Taints};
 use crate::origin::{Origin, Setting};
+use crate::tectonic::CompleteTectonic;
 use crate::texts::{Line, ModuleName, SysctlName};
 use crate::values::{
     GroupName, KubeVersion, Layout, Os, Provider, Reservation, Role, Runtime, SourceKind, Taint, TaintEffect,

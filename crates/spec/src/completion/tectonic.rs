@@ -7,12 +7,11 @@ use bundle::torcx::{AddonVersion, DEFAULT_PROFILE, KubernetesVersion, Minor};
 
 use super::{Check, default, derived, from, or_default, ours};
 use crate::catalog;
-use crate::complete::{
-    CompleteCluster, CompleteMappingsConfigMap, CompleteTectonic, MappingsConfigMapSpec, TectonicSpec,
-};
+use crate::complete::{ClusterSpec, CompleteCluster};
 use crate::origin::{Origin, Setting};
+use crate::tectonic::{CompleteMappingsConfigMap, CompleteTectonic, MappingsConfigMapSpec, TectonicSpec};
 use crate::texts::Line;
-use crate::values::{KubeVersion, Layout, SeedFallback, SourceKind};
+use crate::values::{KubeVersion, KubeconfigSource, Layout, SeedFallback, SourceKind};
 
 /// Whether nodes of a layout have what Tectonic's own time had: docker, and a kubelet that takes flags alone.
 pub(crate) fn is_of_tectonics_time(layout: Layout, version: KubeVersion) -> bool {
@@ -75,6 +74,7 @@ pub(super) fn complete_tectonic(
         check.report(Some(&url.origin), "the bucket that had Tectonic's package lists is gone since 2020", advice);
     }
     CompleteTectonic {
+        kubeconfig: or_default(&spec.kubeconfig, || KubeconfigSource::Rendered, "a node needs nothing but its bundle"),
         kubelet_image: kubelet_image(spec, layout, of_its_time, check),
         kubelet_image_tag: spec.kubelet_image_tag.clone().unwrap_or_else(|| {
             let (build, rule) = match of_its_time {
@@ -100,6 +100,20 @@ pub(super) fn complete_tectonic(
         torcx_profile: or_default(&spec.torcx_profile, || ours(DEFAULT_PROFILE), "the profile of Tectonic"),
         upgrade_os: or_default(&spec.upgrade_os, || true, "a node starts with the newest system"),
         bootkube: or_default(&spec.bootkube, || true, "the units wait for assets, which one master receives"),
+    }
+}
+
+/// What others put onto a node, the spec has no part in.
+pub(super) fn check_join(cluster: &ClusterSpec, check: &Check<'_>) {
+    let pulled = cluster.tectonic.spec.kubeconfig.as_ref().filter(|set| set.value == KubeconfigSource::Pulled);
+    let join = &cluster.join;
+    let written = [join.bootstrap_token.as_ref().map(|set| &set.origin), join.exec.as_ref().map(|set| &set.origin)];
+    if let (Some(_), Some(origin)) = (pulled, written.into_iter().flatten().next()) {
+        check.report(
+            Some(origin),
+            "tectonic.kubeconfig is pulled: what nodes join with comes with it",
+            "remove bootstrapToken and exec from join, or leave tectonic.kubeconfig out",
+        );
     }
 }
 

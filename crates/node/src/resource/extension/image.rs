@@ -30,7 +30,7 @@ pub(super) fn is_there(disk: &dyn Disk, extension: &Extension) -> Result<bool, S
 }
 
 /// Every byte is read, from the disk itself.
-pub(super) fn state(disk: &dyn Disk, extension: &Extension) -> Result<State, DiskError> {
+pub(crate) fn state(disk: &dyn Disk, extension: &Extension) -> Result<State, DiskError> {
     let image = extension.image();
     match disk.stat(Path::new(&image))? {
         None => return Ok(State::Absent),

@@ -134,7 +134,7 @@ pub(super) fn switch(node: &Node<'_>, context: &StepContext<'_>) -> Result<(), S
 }
 
 /// Links that do not lead where they should, with what is there.
-pub(super) fn find_wrong(disk: &dyn Disk, extension: &Extension) -> Result<Vec<(String, String)>, DiskError> {
+pub(crate) fn find_wrong(disk: &dyn Disk, extension: &Extension) -> Result<Vec<(String, String)>, DiskError> {
     let mut wrong = Vec::new();
     for (place, target) in extension.links() {
         let found = match disk.stat(Path::new(&place))?.map(|stat| stat.kind) {

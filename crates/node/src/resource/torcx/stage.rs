@@ -74,9 +74,10 @@ fn prove_others(node: &Node<'_>, release: &OsVersion, chosen: &Chosen<'_>) -> Re
         }
         let file = format!("{}:{}.torcx", image.name, image.reference);
         let stores = [OEM_STORE, USER_STORE].map(|store| [PathBuf::from(store).join(release.as_str()), store.into()]);
-        let mut places = stores.iter().flatten().flat_map(|store| {
-            ["tgz", "squashfs"].map(|suffix| store.join(format!("{file}.{suffix}")))
-        });
+        let mut places = stores
+            .iter()
+            .flatten()
+            .flat_map(|store| ["tgz", "squashfs"].map(|suffix| store.join(format!("{file}.{suffix}"))));
         let is_there = |path: PathBuf| node.tools.disk.stat(&path).map(|found| found.is_some());
         if !places.any(|path| is_there(path).unwrap_or(false)) {
             return Err(StepError::needs_operator(format!(

@@ -386,3 +386,48 @@ fn the_service_proxy_of_today_is_a_static_pod_as_everywhere() {
     let bundle = render(&spec);
     assert!(paths(&bundle).contains(&"/etc/kubernetes/manifests/kube-proxy.yaml"));
 }
+
+/// As an installer has it that keeps assets in a bucket: the unit that pulls them comes with Ignition, before any bundle is read.
+#[test]
+fn a_users_unit_can_bring_assets_and_the_kubeconfig_before_the_bootstrap() {
+    let unit = "[Unit]\\nBefore=k8s-node-bootstrap.service\\n[Service]\\nType=oneshot\\nExecStart=/opt/bin/pull\\n\
+                [Install]\\nRequiredBy=k8s-node-bootstrap.service\\n";
+    let config = format!(
+        "{{\"ignition\":{{\"version\":\"2.2.0\"}},\"systemd\":{{\"units\":[{{\"name\":\"init-assets.service\",\
+         \"enabled\":true,\"contents\":\"{unit}\"}}]}}}}"
+    );
+    for case in ["tectonic-master", "tectonic-today-worker"] {
+        let text = load_spec(case)
+            .replacen("    bootstrapToken: abcdef.0123456789abcdef\n", "", 1)
+            .replacen("  tectonic: {", "  tectonic: {kubeconfig: pulled, ", 1)
+            .replacen("  tectonic:\n", "  tectonic:\n    kubeconfig: pulled\n", 1)
+            + &format!(
+                "  additionalUserData: [{{name: assets, type: application/vnd.coreos.ignition+json, content: '{config}'}}]\n"
+            );
+        let spec = complete_text(&text);
+        let group = crate::render_group(&spec, "workers").unwrap();
+        let bundle = &group.bundle;
+        assert_eq!(bundle.file("/etc/kubernetes/kubeconfig"), None, "{case}");
+        assert_eq!(bundle.join.bootstrap_kubeconfig, "/etc/kubernetes/kubeconfig", "{case}");
+        assert_eq!(bundle.follow.as_ref().unwrap().release.kubeconfig, "/etc/kubernetes/kubeconfig", "{case}");
+        let user_data = group.user_data(crate::delivery::Format::Ignition2).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&user_data.bytes).unwrap();
+        let source = document.pointer("/ignition/config/append/0/source").and_then(|source| source.as_str()).unwrap();
+        let carried = data_encoding::BASE64.decode(source.rsplit_once(',').unwrap().1.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(carried).unwrap(), config, "{case}");
+    }
+}
+
+/// locksmithd would be first: an update that is staged makes it reboot the machine.
+#[test]
+fn what_is_masked_is_so_before_the_bootstrap_begins() {
+    let spec = complete("tectonic-worker");
+    let group = crate::render_group(&spec, "workers").unwrap();
+    for format in [crate::delivery::Format::Ignition2, crate::delivery::Format::Ignition3] {
+        let document: serde_json::Value = serde_json::from_slice(&group.user_data(format).unwrap().bytes).unwrap();
+        let units = document["systemd"]["units"].as_array().unwrap();
+        let expected = serde_json::json!({"name": "locksmithd.service", "mask": true});
+        assert!(units.contains(&expected), "{units:?}");
+        assert_eq!(units[0]["name"], "k8s-node-bootstrap.service");
+    }
+}
