@@ -90,10 +90,11 @@ fn every_group_of_every_example_is_rendered_and_its_own_delivery_carries_it() {
 }
 
 /// What cannot stand in full.yaml, and the example that has it.
-const ELSEWHERE: [(&str, &str); 19] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("Cluster.pki", "control-plane.yaml"),
     ("Cluster.kubeProxy.kubeconfig", "control-plane.yaml"),
     ("Cluster.join.exec", "gce-exec.yaml"),
+    ("Cluster.tectonic.forceKubernetesVersion", "tectonic-today.yaml"),
     ("Cluster.tectonic", "tectonic.yaml"),
     ("Cluster.eksctl", "aws-eksctl.yaml"),
     ("Cluster.artefacts", "private-bucket.yaml"),

@@ -324,8 +324,8 @@ fn node_with_engine(lab: &Lab) -> Node {
     put("etc/nodestrap/bundle.json", &bundle.bytes);
     put("usr/lib/os-release", os_release(NOW).as_bytes());
     put("etc/dbus-1/system.d/com.coreos.update1.conf", update_engine::BUS_POLICY.as_bytes());
-    node.run(&["mkdir", "-p", "/opt/bin"]).expect("made");
-    std::fs::copy(nodestrap(), node.root().join("opt/bin/nodestrap")).expect("copied");
+    // Where it is not looked for first.
+    std::fs::copy(nodestrap(), node.root().join("usr/bin/nodestrap")).expect("copied");
     update_engine::install(&node.root(), Path::new(env!("CARGO_BIN_EXE_lab"))).expect("installed");
     node.run(&["systemctl", "reload", "dbus.service"]).expect("it reads its policy");
     let script = "/var/lib/nodestrap-lab/update-engine.json";
