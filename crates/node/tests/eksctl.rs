@@ -286,13 +286,3 @@ fn what_snapd_says_no_to_leaves_the_gate_shut_and_is_named() {
         expect_converged(&machine.apply(&bundle, 1).expect("runs"), "healed");
     }
 }
-
-#[test]
-fn the_layout_tectonic_is_refused_for_what_cannot_be_done_yet() {
-    let bundle = golden_bundle("tectonic-worker");
-    let mut facts = facts(&bundle);
-    facts.os.value.id = "coreos".to_owned();
-    let refused: Vec<String> = refusals(&bundle, &facts).into_iter().map(|refusal| refusal.reason).collect();
-    assert!(refused.iter().any(|reason| reason.contains("torcx")), "{refused:?}");
-    assert!(refused.iter().all(|reason| !reason.contains("layout")), "{refused:?}");
-}

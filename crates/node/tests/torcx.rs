@@ -277,7 +277,7 @@ fn who_cannot_be_believed_or_is_not_known_stops_the_node_before_anything_changes
         bundle.follow.as_mut().expect("it follows").release.seed_fallback = fallback;
         let node = machine(&bundle);
         node.cluster.answer(release, mappings);
-        let touched = [&STORY[..], &["/var/lib"]].concat();
+        let touched = [&STORY[..], &["/var"]].concat();
         let before = node.disk.tree_digest(&touched);
         let error = match node.apply(&bundle, 0) {
             Err(error @ SessionError::Follow(_)) => (error.class(), error.to_string()),
