@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test reads the examples and may panic")]
 
 #[path = "../../render/tests/support/mod.rs"]
-mod golden;
+mod rendered;
 
 use std::collections::BTreeMap;
 
@@ -201,8 +201,8 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
 #[test]
 fn nor_does_it_refuse_what_any_golden_spec_says() {
     let mut count = 0;
-    for name in golden::cases::names() {
-        let complete = golden::cases::complete(&name);
+    for name in rendered::cases::names() {
+        let complete = rendered::cases::complete(&name);
         if complete.cluster.layout.value == Layout::Tectonic {
             continue;
         }
