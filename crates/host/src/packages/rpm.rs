@@ -237,7 +237,7 @@ mod tests {
         }
         remove_leftovers(&disk, "warning: of rpm\n/usr/sbin/iptables\n/usr/bin/kubelet\n/usr/share/absent/file\n")
             .unwrap();
-        let is_there = |path: &&str| disk.stat(Path::new(path)).unwrap().is_some();
-        assert!(stays.iter().all(|path| is_there(&path)) && !goes.iter().any(|path| is_there(&path)));
+        let is_there = |path: &str| disk.stat(Path::new(path)).unwrap().is_some();
+        assert!(stays.iter().all(|path| is_there(path)) && !goes.iter().any(|path| is_there(path)));
     }
 }
