@@ -2,6 +2,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test reads the examples and may panic")]
 
+#[path = "../../render/tests/support/mod.rs"]
+mod rendered;
+
 use std::collections::BTreeMap;
 
 use bundle::{Bundle, Layout, Os, Provider, RuntimeName, SourceKind};
@@ -96,8 +99,8 @@ fn accepted(choice: Choice) -> Option<Bundle> {
 }
 
 /// A machine of that system and platform which answers every question.
-fn machine(choice: Choice) -> Facts {
-    let (id, version, variant) = match choice.os {
+fn machine(os: Os, provider: Provider) -> Facts {
+    let (id, version, variant) = match os {
         Os::Flatcar => ("flatcar", "4230.2.1", ""),
         Os::ContainerLinux => ("coreos", "2345.3.0", ""),
         Os::Debian => ("debian", "12", ""),
@@ -123,7 +126,7 @@ fn machine(choice: Choice) -> Facts {
         gate_owner: node::GateOwner::default(),
         has_programs: false,
         has_packages: false,
-        platform: word(choice.provider.as_str()),
+        platform: word(provider.as_str()),
         instance_id: word("i-0123456789abcdef0"),
         instance_type: word("m5.large"),
         local_ipv4: word("10.0.0.20"),
@@ -151,7 +154,7 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
     let mut taken: BTreeMap<String, usize> = BTreeMap::new();
     for choice in choices() {
         let Some(bundle) = accepted(choice) else { continue };
-        let refused = refusals(&bundle, &machine(choice));
+        let refused = refusals(&bundle, &machine(choice.os, choice.provider));
         // Of this layout the files are made and no more, which its documentation says.
         if choice.layout == Layout::Tectonic {
             assert!(
@@ -195,4 +198,24 @@ fn a_node_refuses_nothing_that_check_accepts_except_the_layout_of_tectonic() {
     ] {
         assert!(taken.contains_key(word), "no spec with {word} was accepted: {taken:?}");
     }
+}
+
+/// The words above are few; the golden specs have every field in some form.
+#[test]
+fn nor_does_it_refuse_what_any_golden_spec_says() {
+    let mut count = 0;
+    for name in rendered::cases::names() {
+        let complete = rendered::cases::complete(&name);
+        if complete.cluster.layout.value == Layout::Tectonic {
+            continue;
+        }
+        assert!(render::refusals(&complete).is_empty(), "{name}");
+        for group in &complete.groups {
+            let bundle = render::render_group(&complete, group.name.value.as_str()).expect("it can be rendered").bundle;
+            let refused = refusals(&bundle, &machine(group.spec.os.value, complete.cluster.provider.value));
+            assert!(refused.is_empty(), "{name}: {refused:#?}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
 }

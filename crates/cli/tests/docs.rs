@@ -315,6 +315,36 @@ fn the_guide_to_a_bare_machine_works() {
 }
 
 #[test]
+fn the_guide_to_packages_works() {
+    let desk = Desk::new();
+    std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
+    std::fs::copy(example("artefacts-keys.asc"), desk.path("kubernetes.asc")).unwrap();
+    let count = follow(&desk, &document("guide/packages.md"));
+    assert!(count >= 5, "{count}");
+    assert!(text(desk.path("user-data")).starts_with("#cloud-config"));
+    let spec = text(desk.path("cluster.yaml")).replace("1.36.3", "1.36.4");
+    std::fs::write(desk.path("cluster.yaml"), spec).unwrap();
+    desk.run("nodestrap render --diff old.json cluster.yaml --group workers > difference");
+    let difference = text(desk.path("difference"));
+    assert!(difference.contains("1.36.3-1.1") && difference.contains("1.36.4-1.1"), "{difference}");
+}
+
+#[test]
+fn the_guide_to_flatcar_works() {
+    let desk = Desk::new();
+    std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
+    desk.run(
+        "mkdir -p kubernetes/usr/bin kubernetes/usr/libexec/cni; cd kubernetes/usr; for name in bin/kubelet bin/kubectl \
+         libexec/cni/bridge libexec/cni/host-local libexec/cni/loopback libexec/cni/portmap; do printf program > $name; \
+         chmod 0755 $name; done",
+    );
+    let count = follow(&desk, &document("guide/flatcar.md"));
+    assert!(count >= 4, "{count}");
+    let config: Value = serde_json::from_str(&text(desk.path("config.ign"))).unwrap();
+    assert!(config["ignition"]["version"].is_string(), "{config}");
+}
+
+#[test]
 fn the_guide_to_a_first_cluster_works() {
     let desk = Desk::new();
     let guide = document("guide/first-cluster.md");

@@ -158,6 +158,11 @@ pub trait Units: Send + Sync {
     fn reset_failed(&self, unit: &UnitName) -> Result<(), UnitError>;
     /// Stops the unit and waits for the job to end. One that does not run, or is not known, is left alone.
     fn stop_and_wait(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError>;
+    /// A unit that failed, and that systemd would start again in a while, is not started until somebody asks for it. One that runs
+    /// is left alone.
+    fn stop_waiting(&self, _unit: &UnitName, _deadline: Duration) -> Result<(), UnitError> {
+        Ok(())
+    }
     /// Takes the links of `enable` away; as there, on files, and not durable before a sync. Unknown units are left alone.
     fn disable(&self, units: &[UnitName]) -> Result<(), UnitError>;
     /// Writes lines into the log of the machine, where people look for what this unit says. Best effort.

@@ -220,6 +220,13 @@ impl Unit {
         self.active
     }
     #[zbus(property)]
+    fn sub_state(&self) -> &str {
+        match self.id {
+            "waits.service" => "auto-restart",
+            _ => "start-pre",
+        }
+    }
+    #[zbus(property)]
     fn need_daemon_reload(&self) -> bool {
         self.needs_reload
     }
@@ -244,13 +251,14 @@ impl Service {
 }
 
 /// Name, own name, load state, active state, result.
-const UNITS: [(&str, &str, &str, &str, &str); 9] = [
+const UNITS: [(&str, &str, &str, &str, &str); 10] = [
     ("idle.service", "idle.service", "not-found", "inactive", "success"),
     ("good.service", "good.service", "loaded", "active", "success"),
     ("alias.service", "good.service", "loaded", "active", "success"),
     ("fails.service", "fails.service", "loaded", "failed", "exit-code"),
     ("needs.service", "needs.service", "loaded", "inactive", "success"),
     ("slow.service", "slow.service", "loaded", "activating", "success"),
+    ("waits.service", "waits.service", "loaded", "activating", "exit-code"),
     ("refuses.service", "refuses.service", "loaded", "inactive", "success"),
     ("missing.service", "missing.service", "not-found", "inactive", "success"),
     ("masked.service", "masked.service", "masked", "inactive", "success"),
@@ -506,6 +514,17 @@ fn units_are_stopped_and_disabled_and_what_is_unknown_is_left_alone() {
     let stops = ["good", "alias", "masked", "fails"].map(|unit| format!("stop {unit}.service replace"));
     assert_eq!(of("stop"), stops, "an unknown unit is not even asked to stop");
     assert_eq!(of("disable")[0], "disable [\"good.service\"] false");
+}
+
+#[test]
+fn a_unit_that_waits_to_be_started_again_is_stopped_and_one_that_is_starting_is_not() {
+    let bus = PrivateBus::start();
+    let systemd = FakeSystemd::serve(&bus);
+    let units = bus.units();
+    for unit in ["slow.service", "good.service", "waits.service"] {
+        units.stop_waiting(&name(unit), LONG).unwrap();
+    }
+    assert_eq!(systemd.calls(), ["subscribe", "stop waits.service replace"]);
 }
 
 #[test]

@@ -122,13 +122,17 @@ fn compare_files(disk: &dyn Disk, manifest: &Manifest) -> Result<Compared, DiskE
     let has_joined = needs_no_bootstrap(disk, &manifest.join)?;
     let mut remarks = Vec::new();
     for file in manifest.read_by_kubelet(has_joined) {
-        match judge_file(disk, file)? {
+        let there = disk.look(file.path.as_path(), COMPARED_BYTES)?;
+        match judge_found(file, there.as_ref()) {
             Judgement::AsWritten => {}
-            Judgement::Drift(what) => remarks.push(format!(
-                "{} is not as nodestrap wrote it: {what}; the kubelet starts with it, and the next `nodestrap apply` puts it \
-                 back",
-                file.path
-            )),
+            Judgement::Drift(what) => {
+                let is_link = there.is_some_and(|there| matches!(there.stat.kind, Kind::Link { .. }));
+                let next = if is_link { "is refused until somebody has moved the link away" } else { "puts it back" };
+                remarks.push(format!(
+                    "{} is not as nodestrap wrote it: {what}; the kubelet starts with it, and the next `nodestrap apply` {next}",
+                    file.path
+                ));
+            }
             Judgement::Damage(what) => return Ok(Compared::Damaged { file: file.path.to_string(), what }),
         }
     }
@@ -202,9 +206,9 @@ fn compare_extensions(disk: &dyn Disk, extensions: &[ExtensionDigest]) -> Result
     Ok(Compared::Usable { remarks })
 }
 
-fn judge_file(disk: &dyn Disk, file: &FileDigest) -> Result<Judgement, DiskError> {
-    Ok(match disk.look(file.path.as_path(), COMPARED_BYTES)? {
+fn judge_found(file: &FileDigest, there: Option<&Look>) -> Judgement {
+    match there {
         None => judge(file, &Found::Absent),
-        Some(Look { stat, content }) => judge(file, &found(&stat, content.as_deref(), Ownership::Keep)),
-    })
+        Some(Look { stat, content }) => judge(file, &found(stat, content.as_deref(), Ownership::Keep)),
+    }
 }

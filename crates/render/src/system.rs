@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use bundle::{File, KERNEL_UNIT, Start, TIME_UNITS, TRUST_UNIT};
+use bundle::{File, KERNEL_UNIT, Start, TIME_UNITS, TRUST_UNIT, sha256_hex};
 use spec::{
     CompleteCluster, CompleteGroup, CompleteProxy, CompleteTrust, Host, Keyring, Line, ModuleName, Os, SysctlName,
     TrustedAuthority,
@@ -25,6 +25,8 @@ const OWN_MODULES_PATH: &str = "/etc/modules-load.d/nodestrap.conf";
 const USER_MODULES_PATH: &str = "/etc/modules-load.d/nodestrap-user.conf";
 /// Where a proxy wants a password; else units have the variables themselves.
 const PROXY_PATH: &str = "/etc/nodestrap/proxy.env";
+/// Of a certificate, in the name of its file: enough to tell the few from each other that a name has in its life.
+const DIGEST_DIGITS: usize = 8;
 const HEADER: &str = "# Written by nodestrap from the spec of the cluster; an edit does not survive the next render.\n";
 
 /// What completion sets by itself; everything else is the user's.
@@ -237,8 +239,16 @@ fn render_trust(trust: &CompleteTrust, os: Os, runtime_unit: &str) -> Result<Par
     // The system takes them over when the unit runs, and a runtime reads that when it starts.
     let readers = [name(TRUST_UNIT)?, name(runtime_unit)?];
     let file = |authority: &TrustedAuthority| {
-        let path = format!("{folder}/nodestrap-{}.{suffix}", authority.name);
-        Ok(public(path, authority.certificate.as_str())?.read_by(readers.clone()))
+        let (name, certificate) = (&authority.name, authority.certificate.as_str());
+        let path = match os {
+            // Debian's program looks at names alone: of a certificate that takes the place of another under the same one it makes
+            // no link by which OpenSSL would find it.
+            Os::Debian | Os::Ubuntu => {
+                format!("{folder}/nodestrap-{name}-{}.{suffix}", &sha256_hex(certificate.as_bytes())[..DIGEST_DIGITS])
+            }
+            _ => format!("{folder}/nodestrap-{name}.{suffix}"),
+        };
+        Ok(public(path, certificate)?.read_by(readers.clone()))
     };
     part.files.extend(authorities.iter().map(file).collect::<Result<Vec<_>, RenderError>>()?);
     let service = UnitFile::new(vec![

@@ -168,6 +168,24 @@ fn a_unit_that_others_start_has_no_install_section_and_the_rest_of_ours_have_one
     }
 }
 
+/// Debian's program looks at names alone: the links by which OpenSSL finds certificates would lead to the former one.
+#[test]
+fn an_authority_that_takes_the_place_of_another_has_another_name_on_debian() {
+    let trust = "  trust: {certificateAuthorities: [{name: corp, certificate: {file: ca.crt}}]}\n";
+    for (os, folder) in [("debian", "/usr/local/share/ca-certificates"), ("rhel", "/etc/pki/ca-trust/source/anchors")] {
+        let bundle = render(trust, &format!("  os: {os}\n"));
+        let [file] = bundle.files.iter().filter(|file| file.path.is_within(folder)).collect::<Vec<_>>()[..] else {
+            panic!("one authority")
+        };
+        let expected = match os {
+            "debian" => format!("{folder}/nodestrap-corp-{}.crt", &file.sha256()[..8]),
+            _ => format!("{folder}/nodestrap-corp.pem"),
+        };
+        assert_eq!(file.path.as_str(), expected);
+        assert!(file.read_by.units.contains("nodestrap-trust.service"));
+    }
+}
+
 #[test]
 fn without_a_pod_network_nothing_of_it_is_left() {
     let bundle = render_changed(|spec| spec.cluster.networking.pod_network.value = PodNetwork::None).unwrap();

@@ -1,3 +1,5 @@
+use std::os::unix::fs::symlink;
+
 use super::*;
 
 #[test]
@@ -94,6 +96,20 @@ fn an_edit_that_the_kubelet_can_read_is_named_and_stays() {
     let before = sandbox.snapshot();
     sandbox.run("gate", &[]).expect(0).says(&["warning:", KUBELET_CONFIG, "is not as nodestrap wrote it"]);
     assert_eq!(sandbox.snapshot(), before);
+}
+
+/// Only a person makes a link, and `apply` leaves it to them.
+#[test]
+fn a_link_in_the_place_of_a_file_stays_and_is_not_said_to_be_put_back() {
+    let sandbox = Sandbox::applied();
+    let edited = format!("# mine\n{}", text(sandbox.path(KUBELET_CONFIG)));
+    sandbox.remove(KUBELET_CONFIG);
+    symlink("/srv/mine.yaml", sandbox.path(KUBELET_CONFIG)).unwrap();
+    sandbox.write("/srv/mine.yaml", edited);
+    let said = sandbox.run("gate", &[]).expect(0).err;
+    assert!(said.contains("a link to /srv/mine.yaml") && said.contains("moved the link away"), "{said}");
+    assert!(!said.contains("puts it back"), "{said}");
+    sandbox.run("apply", &[]).expect(4).says(&[KUBELET_CONFIG, "is in the way"]);
 }
 
 #[test]

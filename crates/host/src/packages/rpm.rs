@@ -2,7 +2,7 @@
 //!
 //! The database itself has three formats, none of them for others to read, so rpm is asked: `rpm -qa --qf` [`LIST_FORMAT`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{Package, State, Status};
@@ -17,6 +17,10 @@ pub const LOCKS_PATH: &str = "/etc/dnf/plugins/versionlock.list";
 pub const LOCKS_SETTINGS_PATH: &str = "/etc/dnf/plugins/versionlock.conf";
 /// rpm's own lock, while it changes something.
 const DATABASE_LOCK: &str = "/var/lib/rpm/.rpm.lock";
+/// The files of a package, a line each.
+pub const FILES_FORMAT: &str = "[%{FILENAMES}\\n]";
+/// Of a transaction, in hexadecimal digits.
+const NUMBER_DIGITS: usize = 8;
 /// Where a dnf that is at work leaves its number.
 const PROCESS_FILES: [&str; 3] =
     ["/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/metadata_lock.pid", "/var/cache/dnf/download_lock.pid"];
@@ -140,6 +144,24 @@ pub fn lock_holder(disk: &dyn Disk) -> Result<Option<(&'static str, LockHolder)>
     Ok(None)
 }
 
+/// What an interrupted rpm has not put into its place lies beside it for ever, under its name and the number of the transaction:
+/// `/usr/sbin/iptables;6aff79cb`. `files` are those of the packages, a line each; other lines are passed over.
+pub fn remove_leftovers(disk: &dyn Disk, files: &str) -> Result<(), DiskError> {
+    let mut folders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (folder, name) in files.lines().filter(|line| line.starts_with('/')).filter_map(|line| line.rsplit_once('/')) {
+        folders.entry(folder).or_default().insert(name);
+    }
+    let is_number = |text: &str| text.len() == NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    for (folder, names) in folders {
+        for found in disk.list(Path::new(folder))? {
+            if found.rsplit_once(';').is_some_and(|(name, number)| names.contains(name) && is_number(number)) {
+                disk.remove(&Path::new(folder).join(found))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// `kubelet-1.36.3-150500.1.1.x86_64.rpm` as dnf names what it downloads: the package, and its version without the epoch.
 pub fn parse_archive_name(file: &str) -> Option<(String, String)> {
     let (full, _) = file.strip_suffix(".rpm")?.rsplit_once('.')?;
@@ -202,5 +224,20 @@ mod tests {
         disk.create(Path::new("/proc/42/comm"), 0o644, b"dnf\n").unwrap();
         let holder = LockHolder { pid: 42, name: "dnf".to_owned() };
         assert_eq!(lock_holder(&disk).unwrap(), Some((PROCESS_FILES[0], holder)));
+    }
+
+    #[test]
+    fn what_an_interrupted_rpm_left_beside_files_of_its_packages_goes_and_nothing_else() {
+        let disk = crate::fake::FakeDisk::new();
+        let stays =
+            ["/usr/sbin/iptables", "/usr/sbin/iptables;mine", "/usr/sbin/others;6aff79cb", "/etc/iptables;6aff79cb"];
+        let goes = ["/usr/sbin/iptables;6aff79cb", "/usr/sbin/iptables;00000001", "/usr/bin/kubelet;6aff79cb"];
+        for path in stays.iter().chain(&goes) {
+            crate::files::write_durable(&disk, Path::new(path), 0o755, b"", None).unwrap();
+        }
+        remove_leftovers(&disk, "warning: of rpm\n/usr/sbin/iptables\n/usr/bin/kubelet\n/usr/share/absent/file\n")
+            .unwrap();
+        let is_there = |path: &str| disk.stat(Path::new(path)).unwrap().is_some();
+        assert!(stays.iter().all(|path| is_there(path)) && !goes.iter().any(|path| is_there(path)));
     }
 }

@@ -64,6 +64,9 @@ pub(super) trait Unit {
     fn load_state(&self) -> zbus::Result<String>;
     #[zbus(property(emits_changed_signal = "false"))]
     fn active_state(&self) -> zbus::Result<String>;
+    /// The state in the words of its kind of unit.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn sub_state(&self) -> zbus::Result<String>;
     /// Sixteen bytes that name the current or last run of the unit; none if there was none.
     #[zbus(property(emits_changed_signal = "false"), name = "InvocationID")]
     fn invocation_id(&self) -> zbus::Result<Vec<u8>>;

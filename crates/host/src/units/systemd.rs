@@ -28,6 +28,8 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// timedated is started by its first question.
 const TIME_DEADLINE: Duration = Duration::from_secs(5);
 const REBOOT_TARGET: &str = "reboot.target";
+/// `auto-restart`, and what newer ones have besides.
+const WAITING: &str = "auto-restart";
 /// A new job replaces queued ones that contradict it, as with `systemctl`.
 const JOB_MODE: &str = "replace";
 /// For all lines together: journald takes thousands in a second, unless it is moving its files.
@@ -344,6 +346,15 @@ impl Units for SystemdUnits {
                 }
             }
         })
+    }
+
+    fn stop_waiting(&self, unit: &UnitName, deadline: Duration) -> Result<(), UnitError> {
+        let name = unit.0.clone();
+        let waits = self.ask("state query", &unit.0, deadline, |bus, manager| async move {
+            let path = manager.load_unit(&name).await?;
+            Ok(unit_proxy(&bus, &path).await?.sub_state().await?.starts_with(WAITING))
+        })?;
+        if waits { self.stop_and_wait(unit, deadline) } else { Ok(()) }
     }
 
     fn disable(&self, units: &[UnitName]) -> Result<(), UnitError> {

@@ -9,7 +9,7 @@ use lab::{LabOptions, Node, PackageManager, Patch, stdout_of};
 use crate::support::{GATE, PATIENCE, deliver, files_below, lab, nodestrap, wait_ready_with, wait_spent};
 
 /// Where packages put what they bring, and where we name repositories.
-const TOUCHED: [&str; 11] = [
+pub(crate) const TOUCHED: [&str; 11] = [
     "etc/apt",
     "etc/cni",
     "etc/containerd",
@@ -27,10 +27,10 @@ const DEBS: &str = "dpkg-query -W -f '${Package} ${Version} ${Status}\\n'";
 const APPLY_LOG: &str = "/var/log/apply-by-hand.log";
 /// As a package manager does it that somebody else started.
 const HOLD_LOCK: &str =
-    "import fcntl, time\nf = open('/var/lib/dpkg/lock-frontend', 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\ntime.sleep(3600)";
+    "import fcntl, sys, time\nf = open(sys.argv[1], 'a')\nfcntl.lockf(f, fcntl.LOCK_EX)\ntime.sleep(3600)";
 
 /// Of a root in which nobody runs yet.
-fn packages_below(root: &Path) -> String {
+pub(crate) fn packages_below(root: &Path) -> String {
     stdout_of(Command::new("chroot").arg(root).args(["sh", "-c", DEBS])).expect("dpkg-query")
 }
 
@@ -101,13 +101,13 @@ pub(crate) fn change_while_the_repository_is_down(
 }
 
 /// A holder of the lock is named, and waited for.
-fn downgrade_while_somebody_holds_the_lock(node: &Node) {
-    node.run(&["systemd-run", "--quiet", "--unit=holder", "python3", "-c", HOLD_LOCK]).expect("it starts");
+pub(crate) fn apply_while_somebody_holds_the_lock(node: &Node, lock: &str) {
+    node.run(&["systemd-run", "--quiet", "--unit=holder", "python3", "-c", HOLD_LOCK, lock]).expect("it starts");
     node.wait_until("the lock is held", PATIENCE, |node| Ok(node.run(&["cat", "/proc/locks"])?.contains("POSIX")))
         .expect("it is held");
     let applying = start_applying(node);
     wait_told(node, "python3");
-    wait_told(node, "/var/lib/dpkg/lock-frontend");
+    wait_told(node, lock);
     node.run(&["systemctl", "stop", "holder.service"]).expect("it ends");
     ends_well(node, applying);
 }
@@ -143,7 +143,7 @@ fn a_minimal_debian_becomes_a_ready_node_by_apt_goes_to_another_patch_and_back_a
     );
 
     deliver(&machine, &site.spec(&lab, Patch::Earlier).expect("a spec"));
-    downgrade_while_somebody_holds_the_lock(&machine);
+    apply_while_somebody_holds_the_lock(&machine, "/var/lib/dpkg/lock-frontend");
     wait_ready_with(&lab, &machine, Patch::Earlier);
     assert_installed(&machine, Patch::Earlier);
 

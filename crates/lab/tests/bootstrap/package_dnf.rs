@@ -6,11 +6,11 @@ use std::process::Command;
 use lab::flow::PackageSite;
 use lab::{LabOptions, Node, PackageManager, Patch, output_text, stdout_of};
 
-use crate::package::change_while_the_repository_is_down;
+use crate::package::{apply_while_somebody_holds_the_lock, change_while_the_repository_is_down};
 use crate::support::{PATIENCE, deliver, files_below, lab, nodestrap, wait_ready_with, wait_spent};
 
 /// Where packages put what they bring, and where we name repositories.
-const TOUCHED: [&str; 11] = [
+pub(crate) const TOUCHED: [&str; 11] = [
     "etc/cni",
     "etc/containerd",
     "etc/dnf",
@@ -29,7 +29,7 @@ const RPMS: &str = "rpm -qa | sort; grep -v '^#' /etc/dnf/plugins/versionlock.li
 const CUT_OFF: &str = "until grep -q begun /var/lib/nodestrap/packages.json 2>/dev/null; do :; done; sleep 0.7; \
                        exec systemctl kill --signal=KILL nodestrap-packages.service";
 
-fn packages_below(root: &Path) -> String {
+pub(crate) fn packages_below(root: &Path) -> String {
     stdout_of(Command::new("chroot").arg(root).args(["sh", "-c", RPMS])).expect("rpm")
 }
 
@@ -87,6 +87,8 @@ fn a_red_hat_becomes_a_ready_node_by_dnf_goes_to_another_patch_though_rpm_is_cut
     machine.run(&["dnf", "-q", "-C", "versionlock", "clear"]).expect("dnf");
     let drifted = machine.exec(&["nodestrap", "verify"]).expect("verify runs");
     assert!(!drifted.status.success() && output_text(&drifted).contains("not held"), "a lock that was lost is drift");
+    apply_while_somebody_holds_the_lock(&machine, "/var/lib/rpm/.rpm.lock");
+    assert_installed(&machine, Patch::Newest);
 
     deliver(&machine, &site.spec(&lab, Patch::Earlier).expect("a spec"));
     change_while_the_repository_is_down(&machine, &site, Patch::Earlier, packages);

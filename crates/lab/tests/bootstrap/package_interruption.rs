@@ -1,4 +1,5 @@
 //! `kill -9` and power cuts while packages are fetched and installed: of nodestrap, and of dpkg or dnf, which systemd runs for it.
+//! Each node ends as one that nobody disturbed, and after a reset as it was before.
 //!
 //! ```sh
 //! NODESTRAP_INTERRUPTIONS=10 make booted     every point, not only a sample of them
@@ -12,9 +13,8 @@ use lab::flow::PackageSite;
 use lab::{Lab, LabOptions, Node, NodeOptions, PackageManager, Patch};
 
 use crate::interruption::{End, PROGRAM, Point, TRACE, settled, stop_at, wait_for_stop};
-use crate::package::packages;
-use crate::package_dnf;
-use crate::support::{lab, nodestrap, number};
+use crate::support::{files_below, lab, nodestrap, number};
+use crate::{package, package_dnf};
 
 /// On each commit, of ten in all.
 const SAMPLE: u64 = 2;
@@ -83,9 +83,17 @@ fn stop_manager_at(root: &Path, name: &str, run: &str, call: &str, count: u32, e
 fn outcome(lab: &Lab, machine: &Node, manager: PackageManager) -> Result<String> {
     let settled = settled(lab, machine)?;
     Ok(match manager {
-        PackageManager::Apt => settled + &packages(machine),
+        PackageManager::Apt => settled + &package::packages(machine),
         PackageManager::Dnf => settled + &package_dnf::packages(machine),
     })
+}
+
+/// What a reset gives back: the whole list of packages with versions and holds, and files. Nobody need run there.
+fn left(root: &Path, manager: PackageManager) -> [String; 2] {
+    match manager {
+        PackageManager::Apt => [package::packages_below(root), files_below(root, &package::TOUCHED)],
+        PackageManager::Dnf => [package_dnf::packages_below(root), files_below(root, &package_dnf::TOUCHED)],
+    }
 }
 
 fn interrupted(
@@ -109,6 +117,7 @@ fn interrupted(
             }
         },
     );
+    let before = left(&root, manager);
     machine.start()?;
     if matches!(end, End::Machine) {
         wait_for_stop(&machine, &program)?;
@@ -120,6 +129,9 @@ fn interrupted(
         let trace = std::fs::read_to_string(root.join(TRACE.trim_start_matches('/')))?;
         anyhow::ensure!(trace.contains("killed by SIGKILL"), "it was never interrupted:\n{trace}");
     }
+    machine.run(&["nodestrap", "reset", "--yes", "--kubelet-state"])?;
+    let after = left(&root, manager);
+    anyhow::ensure!(after == before, "a reset left\n{}\nof\n{}", after.concat(), before.concat());
     machine.poweroff()?;
     Ok(found)
 }
@@ -143,7 +155,7 @@ fn run(manager: PackageManager, points: [Victim; 10], end: End) {
         let found = interrupted(&lab, options(&format!("n{index}")), manager, victim, end);
         let found = found.unwrap_or_else(|error| panic!("{end:?} at {victim:?}: {error:#}"));
         assert_eq!(found, expected, "{end:?} at {victim:?}");
-        println!("{end:?} at {victim:?}: Ready, same tree, same packages");
+        println!("{end:?} at {victim:?}: Ready, same tree, same packages; after a reset as before");
     }
 }
 

@@ -87,5 +87,9 @@ fn a_node_that_is_reset_is_bare_again_and_can_be_bootstrapped_anew() {
     let bundle = spec.render(&nodestrap(), &["--format", "bundle"]).expect("a bundle").bytes;
     std::fs::write(machine.root().join("etc/nodestrap/bundle.json"), bundle).expect("delivered");
     machine.run(&["nodestrap", "apply"]).expect("bootstrapped anew");
+    // The kubelet's start pulls the bootstrap unit in, and waits for it.
+    let bootstrap =
+        machine.run(&["systemctl", "show", "-P", "SubState", "k8s-node-bootstrap.service"]).expect("systemctl");
+    assert_ne!(bootstrap.trim(), "auto-restart", "the kubelet need not wait until somebody has found nothing to do");
     lab.wait_node_ready("n1", PATIENCE).expect("Ready again");
 }

@@ -131,8 +131,9 @@ fn files_in(node: &Node, folders: &str) -> Result<String> {
 }
 
 fn list_script(root: &str, folders: &str) -> String {
+    // With none of the folders there, find would look everywhere; the first is no file, and never listed.
     format!(
-        "cd {root} && find $(ls -d {folders} 2>/dev/null) \\( -type f -o -type l \\) | sort | while read -r f; do \
+        "cd {root} && find /dev/null $(ls -d {folders} 2>/dev/null) \\( -type f -o -type l \\) | sort | while read -r f; do \
          if [ -L \"$f\" ]; then echo \"link $(readlink \"$f\") $f\"; \
          else echo \"$(stat -c '%a %u:%g' \"$f\") $(sha256sum < \"$f\" | cut -c1-64) $f\"; fi; done"
     )

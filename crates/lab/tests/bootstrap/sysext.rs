@@ -8,7 +8,7 @@ use crate::support::{PATIENCE, deliver, exists, files_below, lab, nodestrap, wai
 /// Where Ignition puts it.
 pub(crate) const NODESTRAP: &str = "/opt/bin/nodestrap";
 /// Not all of `/etc/systemd/system`: the first boot enables there what the presets of the image say.
-const TOUCHED: [&str; 10] = [
+pub(crate) const TOUCHED: [&str; 10] = [
     "etc/cni",
     "etc/containerd",
     "etc/extensions",

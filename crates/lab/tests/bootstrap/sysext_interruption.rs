@@ -1,12 +1,13 @@
-//! `kill -9` and power cuts while an extension is fetched, put into its place and merged.
+//! `kill -9` and power cuts while an extension is fetched, put into its place and merged. Each node ends as one that nobody
+//! disturbed, and after a reset as it was before.
 
 use anyhow::Result;
 use lab::flow::ExtensionStore;
 use lab::{Lab, LabOptions, Node, NodeOptions, Patch};
 
 use crate::interruption::{End, Point, TRACE, settled, stop_at, wait_for_stop};
-use crate::support::{files_below, lab, nodestrap, number};
-use crate::sysext::NODESTRAP;
+use crate::support::{exists, files_below, lab, nodestrap, number};
+use crate::sysext::{NODESTRAP, TOUCHED};
 
 /// On each commit, of ten in all.
 const SAMPLE: u64 = 1;
@@ -37,6 +38,7 @@ fn outcome(lab: &Lab, machine: &Node) -> Result<String> {
 fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: &Point, end: End) -> Result<String> {
     let machine = lab.add_node(options.not_started())?;
     stop_at(&machine.root(), NODESTRAP, point, end)?;
+    let before = files_below(&machine.root(), &TOUCHED);
     machine.start()?;
     if matches!(end, End::Machine) {
         wait_for_stop(&machine, "nodestrap")?;
@@ -48,6 +50,10 @@ fn interrupted(lab: &Lab, options: NodeOptions<'static>, point: &Point, end: End
         let trace = machine.read_file(TRACE)?;
         anyhow::ensure!(trace.contains("killed by SIGKILL"), "the run was never interrupted:\n{trace}");
     }
+    machine.run(&[NODESTRAP, "reset", "--yes", "--kubelet-state"])?;
+    let after = files_below(&machine.root(), &TOUCHED);
+    anyhow::ensure!(after == before, "a reset left\n{after}\nof\n{before}");
+    anyhow::ensure!(!exists(&machine, "/usr/bin/kubelet")?, "the extension is merged after a reset");
     machine.poweroff()?;
     Ok(found)
 }
@@ -69,7 +75,7 @@ fn run(end: End) {
         let found = interrupted(&lab, options(&format!("n{index}")), &point, end);
         let found = found.unwrap_or_else(|error| panic!("{end:?} at {point:?}: {error:#}"));
         assert_eq!(found, expected, "{end:?} at {point:?}");
-        println!("{end:?} at {point:?}: Ready, same tree, same extension");
+        println!("{end:?} at {point:?}: Ready, same tree, same extension; after a reset as before");
     }
 }
 

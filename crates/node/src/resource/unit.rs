@@ -119,6 +119,11 @@ impl Deed<Node<'_>> for Action {
             Self::ArmUnit { unit } => units.queue_start(&host_name(unit)).map_err(failed),
             Self::ResetUnit { unit } => units.reset_failed(&host_name(unit)).map_err(failed),
             Self::ReleaseUnit { unit } => {
+                // Armed by a run by hand, the unit waits for the bootstrap unit, which found this run at work and waits to be
+                // started again. Where this run is that unit, it does not wait.
+                if let Err(error) = units.stop_waiting(&host_name(BOOTSTRAP_UNIT), left) {
+                    context.detail(format!("{unit} may start some seconds later: {}", chain(&error)));
+                }
                 units.queue_restart(&host_name(unit)).map_err(failed)?;
                 // Whenever it starts from now on, it reads what is there now; and no sync comes any more.
                 node.note_start(unit, Durable::Now)

@@ -22,8 +22,8 @@ const fn part(place: Place, field: &'static str, choices: &'static [&'static str
     Part { place, field, choices }
 }
 
-/// Only ever more of them. One that is taken away is trusted until the machine is replaced, as `render --diff` says; and one
-/// that takes the place of another under the same name is not hashed anew by `update-ca-certificates`.
+/// Only ever more of them, or others under the same names. One that is taken away is trusted until the machine is replaced, as
+/// `render --diff` says.
 const AUTHORITIES: &str = "trust";
 
 const PARTS: [Part; 16] = [
@@ -125,6 +125,7 @@ const PARTS: [Part; 16] = [
             "",
             "certificateAuthorities: [{name: one, certificate: {file: FOLDER/one.crt}}]",
             "certificateAuthorities: [{name: one, certificate: {file: FOLDER/one.crt}}, {name: two, certificate: {file: FOLDER/two.crt}}]",
+            "certificateAuthorities: [{name: one, certificate: {file: FOLDER/two.crt}}, {name: two, certificate: {file: FOLDER/one.crt}}]",
         ],
     ),
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use host::packages::rpm::LIST_FORMAT;
+use host::packages::rpm::{FILES_FORMAT, LIST_FORMAT};
 
 use super::apt::ARCHIVES;
 
@@ -74,6 +74,11 @@ pub(crate) fn erase(packages: &[String]) -> Vec<String> {
 
 pub(crate) fn list() -> Vec<String> {
     [RPM, "-qa", "--qf", LIST_FORMAT].map(str::to_owned).to_vec()
+}
+
+/// Of packages that are installed.
+pub(crate) fn files(packages: &[String]) -> Vec<String> {
+    [[RPM, "-q", "--qf", FILES_FORMAT].map(str::to_owned).to_vec(), packages.to_vec()].concat()
 }
 
 /// `kubelet-1.36.3-150500.1.1`, with the epoch if there is one.

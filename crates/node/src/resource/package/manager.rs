@@ -356,6 +356,19 @@ impl<'a> Manager<'a> {
         self.run("mending", apt::configure_all(), context)
     }
 
+    /// An rpm that was ended while it put files into their places has left those that were to come, and no rpm ever removes them.
+    fn sweep(&self, begun: &Transaction, context: &StepContext<'_>) -> Result<(), StepError> {
+        let names = begun.archives.iter().filter_map(|archive| rpm::parse_archive_name(archive));
+        let names: Vec<String> = names.map(|(name, _)| name).collect();
+        // One that is not installed after all has no files, and is no reason to stop.
+        if let Err(error) = self.run(FILES, dnf::files(&names), context) {
+            context.detail(error.message);
+        }
+        let said = self.tools.disk.read(&output_path(FILES), LIST_LIMIT).map_err(|error| disk_error(&error))?;
+        let said = String::from_utf8_lossy(said.as_deref().unwrap_or_default()).into_owned();
+        rpm::remove_leftovers(self.tools.disk, &said).map_err(|error| disk_error(&error))
+    }
+
     /// rpm changes files first and its list last, so what it says of a transaction that was begun is worth nothing.
     fn mend_rpm(&self, context: &StepContext<'_>) -> Result<(), StepError> {
         let disk = self.tools.disk;
@@ -371,6 +384,7 @@ impl<'a> Manager<'a> {
                 // Somebody emptied the folder.
                 false => self.run("mending", dnf::install_from_repositories(&begun.wanted), context)?,
             }
+            self.sweep(&begun, context)?;
             self.end(&begun)?;
         }
         let (_, superseded) = self.list()?;
@@ -379,6 +393,7 @@ impl<'a> Manager<'a> {
 }
 
 const LIST: &str = "list";
+const FILES: &str = "files";
 
 fn output_path(what: &str) -> PathBuf {
     PathBuf::from(format!("{OUTPUT_FOLDER}/{what}.log"))
