@@ -23,5 +23,6 @@ mod support;
 mod sysext;
 mod sysext_interruption;
 mod told;
+mod torcx;
 mod tree;
 mod walks;
