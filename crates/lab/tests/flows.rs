@@ -10,8 +10,12 @@ use lab::output_text;
 /// Those that no other test goes all the way, and those that need a service which outlives the command.
 const FLOWS: [(&str, &str); 3] = [("n1", "image"), ("n2", "store"), ("n3", "eksctl-al2")];
 /// Those that bring what the image lacks, each with where nodestrap lies.
-const BRINGING: [(&str, &str); 3] =
-    [("package", "nodestrap"), ("package-dnf", "nodestrap"), ("sysext", "/opt/bin/nodestrap")];
+const BRINGING: [(&str, &str); 4] = [
+    ("package", "nodestrap"),
+    ("package-dnf", "nodestrap"),
+    ("sysext", "/opt/bin/nodestrap"),
+    ("torcx", "/opt/bin/nodestrap"),
+];
 
 /// One lab for a test, down when this is dropped.
 struct Commands {

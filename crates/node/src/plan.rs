@@ -509,7 +509,7 @@ impl Sequence<'_> {
         }
         // Of a bundle that brings none, only where an earlier one did.
         let (trees, extensions) = (self.trees(), self.extensions());
-        if !trees.is_empty() || !extensions.is_empty() || self.addon().is_some() || facts.has_programs {
+        if !trees.is_empty() || !extensions.is_empty() || facts.has_programs {
             let retire = Action::Tree(tree::Action::RetireTrees { trees, extensions });
             self.add("retire-trees", &released, RETIRE_DEADLINE, retire);
         }

@@ -443,3 +443,123 @@ fn what_is_no_longer_as_it_was_chosen_is_drift() {
     expect_converged(&node.apply(&bundle, 1).expect("it runs"), "put back");
     assert_eq!(drift(&node), [""; 0]);
 }
+
+/// Which the pre-reboot hook asks, and whether it is ready for what boots next.
+fn is_ready(node: &FakeNode, bundle: &Bundle) -> Result<(), node::NextBootRefused> {
+    node::prepare_next_boot(&node.host(), bundle, &clock(), &|_| {}).map(drop)
+}
+
+fn stage_update(node: &FakeNode, os: &str) {
+    node.engine.find(Finds::Version(version(os)));
+    let _ = host::UpdateEngine::attempt_and_wait(&node.engine, std::time::Duration::from_secs(9), &mut |_| {});
+}
+
+fn runs_its_addon(node: &FakeNode) -> bool {
+    read(node, "/run/metadata/torcx").is_some()
+}
+
+/// A store that has what it should have, or lacks or spoils a part of it.
+fn publish_badly(node: &FakeNode, os: &str, how: u64) {
+    publish(node, os, &["18.06", "17.03"]);
+    match how % 6 {
+        0 => node.shelf.forget(&list_place(os)),
+        1 => node.shelf.take_down(&list_place(os)),
+        2 => node.shelf.put(&list_place(os), b"{}".to_vec()),
+        3 => node.shelf.put(&archive_place(os, "18.06"), b"something else".to_vec()),
+        4 => publish(node, os, &["1.12"]),
+        _ => node.shelf.take_down(&archive_place(os, "18.06")),
+    }
+}
+
+#[test]
+fn no_update_strands_a_node_whatever_its_store_lacks() {
+    let bundle = bundle();
+    let (mut node, mut number) = converge(machine(&bundle), &bundle, 1);
+    let (mut refused, mut booted) = (0, 0);
+    for round in 0..1000_u64 {
+        let os = format!("{}.0.0", 3000 + round);
+        // Without a pattern that the rounds could fall into.
+        let dice = (round.wrapping_mul(6_364_136_223_846_793_005) >> 33) % 11;
+        publish_badly(&node, &os, dice);
+        if dice < 5 {
+            node.shelf.bring_back();
+            publish(&node, &os, &["18.06", "17.03"]);
+        }
+        stage_update(&node, &os);
+        match is_ready(&node, &bundle) {
+            Ok(()) => booted += 1,
+            Err(error) => {
+                refused += 1;
+                let problems = error.problems();
+                assert!(problems.iter().all(|problem| problem.artefact.contains("docker")), "{error}");
+                // Nobody reboots it, but a loss of power does, into the system that it ran; or its store comes back.
+                node.shelf.bring_back();
+                publish(&node, &os, &["18.06", "17.03"]);
+                is_ready(&node, &bundle).expect("everything is there now");
+            }
+        }
+        number += 1;
+        node = reboot(&node, number);
+        assert_eq!(running_release(&node), os);
+        assert!(runs_its_addon(&node), "round {round}: no runtime in {os}");
+        let stores = node.disk.uncounted().list(Path::new("/var/lib/torcx/store")).expect("listed");
+        assert!(stores.len() <= 3, "{stores:?}");
+    }
+    assert!(refused > 300 && booted > 300, "{refused} refused, {booted} booted");
+    expect_converged(&node.apply(&bundle, 1).expect("it runs"), "at the end");
+}
+
+#[test]
+fn an_update_that_is_taken_back_or_rolled_back_leaves_a_node_that_runs() {
+    let bundle = bundle();
+    let (node, number) = converge(machine(&bundle), &bundle, 1);
+    // Only the update lacks what runs now.
+    publish(&node, "4000.0.0", &["17.03"]);
+    publish(&node, NEXT, &["18.06", "17.03"]);
+    stage_update(&node, "4000.0.0");
+    is_ready(&node, &bundle).expect("17.03 goes with the release, too");
+    assert!(read(&node, "/etc/torcx/profiles/tectonic.json").expect("a profile").contains("17.03"));
+
+    let updated = reboot(&node, number + 1);
+    assert!(running_release(&updated) == "4000.0.0" && runs_its_addon(&updated));
+    put(&updated, "/etc/os-release", format!("ID=coreos\nVERSION_ID={NEXT}\nCOREOS_BOARD=\"amd64-usr\"\n").as_bytes());
+    let back = boot(updated.after(Crash::PowerLoss, 1), number + 2);
+    assert!(runs_its_addon(&back), "17.03 was stored for the system that ran as well");
+
+    node.engine.find(Finds::Nothing);
+    let taken_back = FakeNode { engine: host::fake::FakeUpdateEngine::new(&node.disk, Finds::Nothing), ..node };
+    is_ready(&taken_back, &bundle).expect("nothing is staged");
+    assert!(read(&taken_back, "/etc/torcx/profiles/tectonic.json").expect("a profile").contains("18.06"));
+    assert!(runs_its_addon(&reboot(&taken_back, number + 1)));
+}
+
+#[test]
+fn stores_of_older_systems_go_only_while_another_one_is_staged() {
+    let bundle = bundle();
+    let (node, number) = converge(machine(&bundle), &bundle, 1);
+    assert!(read(&node, &store(FIRST, "18.06")).is_some());
+    is_ready(&node, &bundle).expect("nothing is staged");
+    assert!(read(&node, &store(FIRST, "18.06")).is_some(), "the other partition can still be booted");
+    publish(&node, "4000.0.0", &["18.06"]);
+    stage_update(&node, "4000.0.0");
+    is_ready(&node, &bundle).expect("it is published");
+    assert!(read(&node, &store(FIRST, "18.06")).is_none(), "its partition has another system now");
+    assert!(runs_its_addon(&reboot(&node, number + 1)));
+}
+
+#[test]
+fn addons_of_others_in_the_same_profile_are_proved_too() {
+    let bundle = bundle();
+    let image = machine(&bundle);
+    let images = r#"[{"name":"theirs","reference":"2"}]"#;
+    let profile = format!(r#"{{"kind":"profile-manifest-v0","value":{{"images":{images}}}}}"#);
+    put(&image, "/etc/torcx/profiles/mine.json", profile.as_bytes());
+    put(&image, "/etc/torcx/next-profile", b"mine\n");
+    let (node, _) = converge(image, &bundle, 1);
+    publish(&node, "4000.0.0", &["18.06"]);
+    stage_update(&node, "4000.0.0");
+    let error = is_ready(&node, &bundle).expect_err("theirs is in no store").to_string();
+    assert!(error.contains("theirs:2") && error.contains("4000.0.0"), "{error}");
+    put(&node, "/var/lib/torcx/store/4000.0.0/theirs:2.torcx.tgz", b"theirs");
+    is_ready(&node, &bundle).expect("it is there now");
+}

@@ -86,9 +86,10 @@ impl AddonSite {
 
     /// Of a worker of the layout tectonic: the kubelet of that patch, and the first of these versions of the addon that its system
     /// can have. Where nodestrap comes from is for the caller to add.
-    pub fn spec(&self, lab: &Lab, patch: Patch, references: &[&str]) -> WorkerSpec {
+    /// Its kube-proxy needs an image, which [`Lab::kube_proxy_image`] has.
+    pub fn spec(&self, lab: &Lab, patch: Patch, references: &[&str]) -> Result<WorkerSpec> {
         let version = patch.kubernetes_version();
-        let mut spec = WorkerSpec::of(lab);
+        let mut spec = WorkerSpec::of(lab).with_kube_proxy(lab)?;
         spec.cluster.push_str(&format!(
             "kubernetesVersion: {version}\nlayout: tectonic\ntectonic:\n  kubeletImage: nodestrap.local/hyperkube\n  \
              kubeletImageTag: v{version}\n  runtimeMappings: {{'{}': ['{}']}}\n  manifestURL: '{}'\n\
@@ -99,7 +100,7 @@ impl AddonSite {
             self.key.keyring.display(),
         ));
         spec.group.push_str("os: container-linux\nsource: torcx\n");
-        spec
+        Ok(spec)
     }
 
     /// Returns what the manifest says about it.
@@ -149,13 +150,14 @@ pub(super) fn offer(
     }
     let program = std::fs::read(nodestrap).with_context(|| format!("reading {}", nodestrap.display()))?;
     let (download, url) = download_site(lab, &program)?;
-    let mut spec = site.spec(lab, Patch::Newest, &[REFERENCE]);
+    let mut spec = site.spec(lab, Patch::Newest, &[REFERENCE])?;
     spec.group.push_str(&downloaded_from(&[&url], &program));
     let engine = lab.program()?.to_owned();
     say(&format!(
         "Ignition writes nodestrap, bundle and units; update_engine will find Container Linux {NEXT_OS_VERSION}"
     ));
     let options = container_linux_node(name, &spec, IgnitionSpec::Two, nodestrap)?;
+    let options = options.container_image(lab.kube_proxy_image()?);
     let options = options.before_boot(move |root| {
         update_engine::install(root, &engine)?;
         update_engine::write_script(root, &Script::that_finds(NEXT_OS_VERSION))

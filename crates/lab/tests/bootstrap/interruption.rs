@@ -92,14 +92,15 @@ pub(crate) fn stop_at(root: &Path, nodestrap: &str, Point { call, at, count }: &
          exec strace -f -o {TRACE} {place} -e trace={call} -e inject={call}:signal={signal}:when={count} \
          {nodestrap} apply\n"
     );
-    let program = root.join("usr/local/bin/interrupted-apply");
-    std::fs::create_dir_all(root.join("usr/local/bin"))?;
+    // Not below /usr, which cannot be written on every system.
+    let program = root.join("opt/interrupted-apply");
+    std::fs::create_dir_all(root.join("opt"))?;
     std::fs::write(&program, script)?;
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let folder = root.join("etc/systemd/system/k8s-node-bootstrap.service.d");
     std::fs::create_dir_all(&folder)?;
     // strace has to do what the unit forbids nodestrap.
-    let drop_in = "[Service]\nExecStartPre=\nExecStartPre=/usr/local/bin/interrupted-apply\nRestartSec=1\n\
+    let drop_in = "[Service]\nExecStartPre=\nExecStartPre=/opt/interrupted-apply\nRestartSec=1\n\
                    SystemCallFilter=\nCapabilityBoundingSet=~\n";
     std::fs::write(folder.join("interrupt.conf"), drop_in)?;
     Ok(())

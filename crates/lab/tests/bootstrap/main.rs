@@ -24,5 +24,6 @@ mod sysext;
 mod sysext_interruption;
 mod told;
 mod torcx;
+mod torcx_interruption;
 mod tree;
 mod walks;

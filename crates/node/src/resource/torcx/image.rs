@@ -17,7 +17,7 @@ use host::files::{self, FileError};
 use super::super::record;
 use super::super::{Node, first_that};
 use super::{Chosen, load_chosen};
-use crate::artefacts::{Fetched, obtain};
+use crate::artefacts::{Fetched, obtain, store, store_error};
 use crate::failure::{disk_error, file_error};
 
 /// Resumed by the next run: what came stays.
@@ -143,7 +143,8 @@ pub(super) fn place_chosen(node: &Node<'_>, chosen: &Chosen<'_>, context: &StepC
             return Err(not_kept(&placed));
         }
     }
-    Ok(())
+    // Where torcx looks is the one place that needs them.
+    store(node.tools.disk).collect(&node.programs().digests()).map(drop).map_err(|error| store_error(&error))
 }
 
 fn broken_system(placed: &Placed) -> StepError {

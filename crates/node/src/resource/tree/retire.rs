@@ -31,7 +31,7 @@ impl Programs {
     }
 
     /// As the store knows them.
-    fn digests(&self) -> Vec<fetch::Digest> {
+    pub(crate) fn digests(&self) -> Vec<fetch::Digest> {
         let trees = self.trees.iter().map(|tree| &tree.digest);
         let all = trees.chain(self.extensions.iter().map(|extension| &extension.digest));
         all.filter_map(|digest| digest.as_str().parse().ok()).collect()
