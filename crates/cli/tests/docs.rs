@@ -345,6 +345,30 @@ fn the_guide_to_flatcar_works() {
 }
 
 #[test]
+fn the_guide_to_updates_of_flatcar_works() {
+    let desk = Desk::new();
+    std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
+    desk.run(
+        "mkdir -p kubernetes/usr/bin kubernetes/usr/libexec/cni; cd kubernetes/usr; for name in bin/kubelet bin/kubectl \
+         libexec/cni/bridge libexec/cni/host-local libexec/cni/loopback libexec/cni/portmap; do printf program > $name; \
+         chmod 0755 $name; done",
+    );
+    follow(&desk, &document("guide/flatcar.md"));
+    let count = follow(&desk, &document("guide/flatcar-updates.md"));
+    assert!(count >= 2, "{count}");
+    let config: Value = serde_json::from_str(&text(desk.path("config.ign"))).unwrap();
+    let units = config["systemd"]["units"].as_array().unwrap();
+    let locksmith = units.iter().find(|unit| unit["name"] == "locksmithd.service").expect("it is said");
+    assert_eq!(locksmith["mask"], true, "{locksmith}");
+    // What the guide names is in what is shipped; it runs on a booted node in crates/lab/tests/pre_reboot.rs.
+    let guide = document("guide/flatcar-updates.md");
+    let shipped = text(repository().join("dist/kubernetes/pre-reboot-hook.yaml"));
+    for name in ["nodestrap-pre-reboot-hook-flatcar", "nodestrap.io/next-boot-ready"] {
+        assert!(guide.contains(name) && shipped.contains(name), "{name}");
+    }
+}
+
+#[test]
 fn the_guide_to_a_first_cluster_works() {
     let desk = Desk::new();
     let guide = document("guide/first-cluster.md");

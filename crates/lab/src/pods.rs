@@ -45,7 +45,7 @@ impl Lab {
             ensure!(answer.trim() == name, "'{}' answered", answer.trim());
             Ok(Some(()))
         })
-        .with_context(|| node.diagnosis(&["kubelet.service"]))?;
+        .with_context(|| node.diagnosis(&["kubelet.service", "nodestrap-lab-images.service"]))?;
         Ok(pod)
     }
 

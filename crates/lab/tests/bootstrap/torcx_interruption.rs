@@ -16,7 +16,7 @@ const SAMPLE: u64 = 1;
 const POINTS: [(&str, Option<&str>, u32); 10] = [
     ("mkdirat", Some("/var/lib/nodestrap"), 1), // nothing is kept of what was there
     ("renameat", Some("/var/lib/nodestrap"), 1), // what update_engine says, or what was resolved, is not known yet
-    ("renameat", Some("/var/lib/nodestrap"), 2),
+    ("renameat", Some("/var/lib/torcx/store/2605.6.0"), 1), // an image is not where torcx looks
     ("openat", Some("/var/lib/nodestrap/store/staging"), 20), // in the middle of an image
     ("renameat", Some("/var/lib/nodestrap/store/staging"), 1),
     ("renameat", Some("/etc/torcx/profiles"), 1), // torcx knows nothing of it

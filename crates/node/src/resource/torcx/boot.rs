@@ -5,8 +5,10 @@ use std::path::Path;
 use bundle::resource::{Aspect, Difference};
 use bundle::torcx::{Profile, RUNNING_PROFILE_PATH, SEAL_PATH, has_torcx};
 use engine::{Condition, StepError};
+use host::units::ActiveState;
 
-use super::super::Node;
+use super::super::started::Durable;
+use super::super::{Node, host_name};
 use super::{Chosen, data, image, load_chosen, os_release};
 use crate::failure::{disk_error, unit_error};
 
@@ -66,8 +68,19 @@ pub(super) fn check(node: &Node<'_>) -> Result<Condition, StepError> {
 pub(super) fn reboot(node: &Node<'_>) -> Result<(), StepError> {
     if let Some(chosen) = load_chosen(node)? {
         data::mark(node, &chosen)?;
+        note_runtime(node)?;
     }
     node.tools.units.reboot().map_err(|error| unit_error(&error))
+}
+
+/// The next boot starts it with what is on the disk now, so it need not be started anew by then. One that runs has read something else.
+fn note_runtime(node: &Node<'_>) -> Result<(), StepError> {
+    let unit = &node.bundle.runtime.unit;
+    let state = node.tools.units.state(&host_name(unit)).map_err(|error| unit_error(&error))?;
+    match state.active {
+        ActiveState::Inactive | ActiveState::NotFound => node.note_start(unit, Durable::Now),
+        _ => Ok(()),
+    }
 }
 
 fn needs_addon(node: &Node<'_>) -> Result<bool, StepError> {
