@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
+use bundle::SeedFallback;
 use cluster::{Access, Answer, ConfigMapKey, GitVersion, Identity, Patience};
 use host::disk::RootedDisk;
 use lab::{Lab, LabOptions, repository, wait_until};
-use node::cluster_release::{
-    Asked, Asker, Seed, SeedFallback, SeedSource, Source, Wanted, ask_mappings, ask_version, decide,
-};
+use node::cluster_release::{Asked, Asker, Seed, SeedSource, Source, Wanted, ask_mappings, ask_version, decide};
 
 const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const WHAT: &str = "the table of runtimes";

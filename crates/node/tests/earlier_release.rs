@@ -50,7 +50,7 @@ fn machine<'e>(entries: impl IntoIterator<Item = (&'e String, &'e Entry)>) -> Fa
     }
     let units = FakeUnits::new(&disk);
     let snaps = FakeSnaps::new(&disk, &units);
-    FakeNode { disk, units, snaps, shelf: Default::default(), gate: GATE.to_owned(), instance_type: String::new() }
+    FakeNode::of(disk, units, snaps)
 }
 
 fn files(node: &FakeNode) -> BTreeMap<std::path::PathBuf, host::fake::Entry> {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bundle::{Bundle, Os, Start, UNIT_FOLDER};
 use engine::{Report, RunOutcome};
 use host::disk::{Disk as _, Kind};
-use host::fake::{Entry, FakeDisk, FakeSnaps, FakeUnits, FakeUpdateEngine, Finds};
+use host::fake::{Entry, FakeDisk, FakeSnaps, FakeUnits};
 use host::snaps::Snaps as _;
 use host::units::{ActiveState, UnitName, Units as _};
 use node::ResetOptions;
@@ -94,8 +94,7 @@ fn image(seed: u64, os: Os) -> FakeNode {
     let settings = texts.into_iter().map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).collect();
     snaps.set(generator::SNAP, &settings, std::time::Duration::ZERO).expect("set");
     let (gate, instance_type) = (String::new(), generator::INSTANCE_TYPE.to_owned());
-    let engine = FakeUpdateEngine::new(&disk, Finds::NoneHere);
-    FakeNode { disk, units, snaps, shelf: Default::default(), engine, cluster: Default::default(), gate, instance_type }
+    FakeNode { gate, instance_type, ..FakeNode::of(disk, units, snaps) }
 }
 
 /// What can be seen of a machine, but for the story of how it got there.

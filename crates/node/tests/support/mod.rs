@@ -192,10 +192,16 @@ impl FakeNode {
             units.set_active(&UnitName(kubelet.to_string()), ActiveState::Failed);
         }
         let instance_type = if bundle.node.layout == bundle::Layout::Eksctl { "m5.large" } else { "" }.to_owned();
-        let shelf = Shelf::default();
-        let engine = FakeUpdateEngine::new(&disk, Finds::NoneHere);
         let gate = bundle.gate.path.to_string();
-        Self { disk, units, snaps, shelf, engine, cluster: FakeCluster::default(), gate, instance_type }
+        Self { gate, instance_type, ..Self::of(disk, units, snaps) }
+    }
+
+    /// That nobody updates, and whose cluster nobody can reach.
+    pub(crate) fn of(disk: FakeDisk, units: FakeUnits, snaps: FakeSnaps) -> Self {
+        let engine = FakeUpdateEngine::new(&disk, Finds::NoneHere);
+        let (shelf, cluster) = (Shelf::default(), FakeCluster::default());
+        let (gate, instance_type) = (GATE.to_owned(), String::new());
+        Self { disk, units, snaps, shelf, engine, cluster, gate, instance_type }
     }
 
     pub(crate) fn host(&self) -> NodeHost {
