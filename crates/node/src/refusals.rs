@@ -2,7 +2,7 @@
 //!
 //! Nothing of a bundle is ever left out silently: what cannot be done is refused before anything is written.
 
-use bundle::{Bundle, Extension, Os as KnownOs, System};
+use bundle::{Bundle, Extension, Os as KnownOs, SourceKind, System};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Os};
@@ -22,7 +22,7 @@ pub(crate) fn refusals(bundle: &Bundle, facts: &Facts) -> Vec<Refusal> {
     let gate = gate_facts::resolve(bundle, facts);
     // With a variable missing, what is made of it would only be missing too.
     let snap = if gate.refusals.is_empty() { planned_snap(bundle, &gate.environment).err() } else { None };
-    [os(bundle, &facts.os.value), snap]
+    [runtime(bundle), os(bundle, &facts.os.value), snap]
         .into_iter()
         .flatten()
         .chain(gate.refusals)
@@ -44,6 +44,16 @@ pub(crate) fn remarks(bundle: &Bundle, facts: &Facts) -> Vec<String> {
         )
     };
     unknown.then(remark).into_iter().collect()
+}
+
+/// The image has no runtime, and nobody would bring one.
+fn runtime(bundle: &Bundle) -> Option<Refusal> {
+    let source = bundle.runtime.source.kind();
+    let has_addon = bundle.follow.as_ref().is_some_and(|follow| follow.addon.is_some());
+    (source == SourceKind::Torcx && !has_addon).then(|| Refusal {
+        reason: format!("the container runtime is to come from {:?}, and the bundle names no addon", source.as_str()),
+        advice: "render it again with this version of nodestrap; or say source: preinstalled".to_owned(),
+    })
 }
 
 /// systemd would pass over such an image, unmerge what is there, and report success.
