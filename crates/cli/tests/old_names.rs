@@ -130,6 +130,7 @@ fn an_old_unit_bootstraps_a_node_by_its_flags_alone() {
     let again = (machine.api_server.questions().len(), machine.store.questions().len());
     assert_eq!(again, asked, "a complete node asks nobody");
     machine.sandbox.run("status", &["--brief"]).expect(0);
+    assert!(machine.sandbox.run("status", &["-o", "json"]).out.contains("nobody has to have signed"), "said for ever");
     machine.sandbox.run("verify", &[]).expect(0);
     machine.sandbox.run("reset", &["--yes", "--progress=none"]).expect(0);
     for path in [GATE, IMAGE, "/etc/torcx/next-profile", "/etc/torcx/profiles/tectonic.json"] {

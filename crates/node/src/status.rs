@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use bundle::{Bundle, BundleError, PayloadError, Provenance, Stub};
+use bundle::{Bundle, BundleError, PayloadError, Provenance, Signatures, Stub};
 use engine::{ErrorClass, FactNote, Report, RunOutcome, StepError, StepOutcome, Timestamp};
 use host::disk::{Disk, DiskError};
 use host::machine::MachineIdentity;
@@ -144,6 +144,12 @@ fn judge(
         notes(last_run.as_ref()).into_iter().chain(remark(complete.as_ref(), &machine)).collect();
     if bundle.downloads.as_ref().is_some_and(|downloads| matches!(downloads.provenance, Provenance::Unsigned {})) {
         notes.push("programs: nobody signed for them (the spec says that unsigned artefacts are allowed)".to_owned());
+    }
+    let addon = bundle.follow.as_ref().and_then(|follow| follow.addon.as_ref());
+    if addon.is_some_and(|addon| addon.signatures == Signatures::Unverified {}) {
+        notes.push(
+            "addons: nobody has to have signed their lists (the spec, or --no-verify-signatures, says so)".to_owned(),
+        );
     }
     if spending::files_wanted(disk, &bundle).iter().any(|file| file.content.is_spent()) {
         notes.push("bootstrap credentials: spent".to_owned());
