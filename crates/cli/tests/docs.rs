@@ -329,15 +329,23 @@ fn the_guide_to_packages_works() {
     assert!(difference.contains("1.36.3-1.1") && difference.contains("1.36.4-1.1"), "{difference}");
 }
 
+impl Desk {
+    /// Laid out as an image has them.
+    fn with_programs_of_kubernetes() -> Self {
+        let desk = Self::new();
+        std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
+        desk.run(
+            "mkdir -p kubernetes/usr/bin kubernetes/usr/libexec/cni; cd kubernetes/usr; for name in bin/kubelet bin/kubectl \
+             libexec/cni/bridge libexec/cni/host-local libexec/cni/loopback libexec/cni/portmap; do printf program > $name; \
+             chmod 0755 $name; done",
+        );
+        desk
+    }
+}
+
 #[test]
 fn the_guide_to_flatcar_works() {
-    let desk = Desk::new();
-    std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
-    desk.run(
-        "mkdir -p kubernetes/usr/bin kubernetes/usr/libexec/cni; cd kubernetes/usr; for name in bin/kubelet bin/kubectl \
-         libexec/cni/bridge libexec/cni/host-local libexec/cni/loopback libexec/cni/portmap; do printf program > $name; \
-         chmod 0755 $name; done",
-    );
+    let desk = Desk::with_programs_of_kubernetes();
     let count = follow(&desk, &document("guide/flatcar.md"));
     assert!(count >= 4, "{count}");
     let config: Value = serde_json::from_str(&text(desk.path("config.ign"))).unwrap();
@@ -346,13 +354,7 @@ fn the_guide_to_flatcar_works() {
 
 #[test]
 fn the_guide_to_updates_of_flatcar_works() {
-    let desk = Desk::new();
-    std::fs::copy(example("ca.crt"), desk.path("ca.crt")).unwrap();
-    desk.run(
-        "mkdir -p kubernetes/usr/bin kubernetes/usr/libexec/cni; cd kubernetes/usr; for name in bin/kubelet bin/kubectl \
-         libexec/cni/bridge libexec/cni/host-local libexec/cni/loopback libexec/cni/portmap; do printf program > $name; \
-         chmod 0755 $name; done",
-    );
+    let desk = Desk::with_programs_of_kubernetes();
     follow(&desk, &document("guide/flatcar.md"));
     let count = follow(&desk, &document("guide/flatcar-updates.md"));
     assert!(count >= 2, "{count}");
