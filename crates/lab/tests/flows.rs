@@ -95,12 +95,12 @@ fn each_flow_that_brings_what_the_image_lacks_ends_in_a_ready_node() {
 
 #[test]
 fn a_flow_that_there_is_not_is_refused_with_those_that_there_are() {
-    for flow in ["bare-metal", "torcx"] {
+    for flow in ["bare-metal", "torx"] {
         let refused = lab(&["node", "add", "n1", "--flow", flow]);
         let said = output_text(&refused);
         assert_eq!(refused.status.code(), Some(2), "{said}");
         let by_image = ["user-data", "image", "mime", "ignition", "store", "eksctl-al2", "eksctl-ubuntu"];
-        let brought = ["tree", "package", "package-dnf", "sysext"];
+        let brought = ["tree", "package", "package-dnf", "sysext", "torcx"];
         for known in by_image.iter().chain(&brought) {
             assert!(said.contains(known), "{known} is not in: {said}");
         }

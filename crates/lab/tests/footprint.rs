@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// One static binary with everything in it; OpenPGP alone, to verify and to sign, is 1.3 MB of it. Packages by two package managers
-/// and system extensions took 0.8 MB.
-const LARGEST_BYTES: u64 = 13_500_000;
+/// and system extensions took 0.8 MB; following a cluster, torcx's addons, the pre-reboot hook and the old names 0.9.
+const LARGEST_BYTES: u64 = 14_400_000;
 /// Peak resident memory of `apply`. Less than one of it is memory that `apply` asked for; the rest are pages of the program itself,
-/// which the kernel may drop and read again, so this grows with the binary: it was 10 until update_engine and pushes came.
-const MOST_MEMORY_KIB: u64 = 11 * 1024;
+/// which the kernel may drop and read again, so this grows with the binary: it was 10 until update_engine and pushes came, and 11 until nodes followed
+/// their cluster.
+const MOST_MEMORY_KIB: u64 = 12 * 1024;
 
 fn nodestrap() -> PathBuf {
     let path = std::env::var_os("NODESTRAP_BINARY").map(PathBuf::from);
