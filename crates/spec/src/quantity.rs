@@ -75,9 +75,9 @@ impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Format::Binary, Some(whole)) = (self.format, self.whole())
             && whole.abs() >= 1024
+            // 62.5Ki is no whole number of them, and goes on as 64k.
+            && let Some((suffix, shift)) = BINARY.iter().rev().find(|(_, shift)| whole % (1i128 << shift) == 0)
         {
-            let largest = BINARY.iter().rev().find(|(_, shift)| whole % (1i128 << shift) == 0);
-            let (suffix, shift) = largest.copied().unwrap_or_default();
             return write!(formatter, "{}{suffix}", whole >> shift);
         }
         if self.nano == 0 {
