@@ -77,15 +77,11 @@ pub struct WantedAddon {
 impl Deed<Node<'_>> for Action {
     fn describe(&self) -> String {
         match self {
-            Self::ResolveVersions { release, source, addon: None } => format!("Kubernetes {release} ({source})"),
-            Self::ResolveVersions { release, source, addon: Some(addon) } => {
+            // Whose word that is stands with the facts.
+            Self::ResolveVersions { release, addon: None, .. } => format!("Kubernetes {release}"),
+            Self::ResolveVersions { release, addon: Some(addon), .. } => {
                 let versions: Vec<&str> = addon.versions.iter().map(AddonVersion::as_str).collect();
-                format!(
-                    "Kubernetes {release} ({source}); {} {} ({}), by the package lists of the systems that may boot",
-                    addon.name,
-                    versions.join(" or "),
-                    addon.source
-                )
+                format!("Kubernetes {release}; {} {}, by their package lists", addon.name, versions.join(" or "))
             }
             Self::FetchAddon { addon } => format!("{addon}, for each system that may boot"),
             Self::UseAddon { addon } => format!("{addon}, from the next boot on"),
