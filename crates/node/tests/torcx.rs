@@ -231,6 +231,10 @@ fn killed_or_without_power_anywhere_it_ends_the_same_and_no_gate_is_open_before_
             let (node, boots) = converge(node, &bundle, 2);
             assert!(boots <= 4, "{case}: {boots} boots");
             assert_eq!(running_release(&node), NEXT, "{case}");
+            for folder in ["sha256", "staging"] {
+                let left = node.disk.uncounted().list(Path::new(&format!("/var/lib/nodestrap/store/{folder}")));
+                assert_eq!(left.expect("listed"), [""; 0], "{case}: left in the store");
+            }
             assert_eq!(tree(&node), wanted, "{case}");
         }
     }

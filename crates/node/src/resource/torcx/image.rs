@@ -111,11 +111,19 @@ pub(super) fn check(node: &Node<'_>) -> Result<Condition, StepError> {
     if let Some(unknown) = unrecorded(&record, &wanted).next() {
         return Ok(Condition::Needed(format!("{} is not known to be ours", unknown.display())));
     }
-    first_that(
+    let missing = first_that(
         &wanted,
         |placed| Ok(state_for_step(node, placed)? != State::Whole),
         |placed| format!("{} is not on this node yet: {} bytes", placed.title, placed.artefact.size),
-    )
+    )?;
+    // Of a run that was cut off before it could tidy up.
+    let left = store(node.tools.disk).surplus(&node.programs().digests()).map_err(|error| store_error(&error))?;
+    Ok(match missing {
+        Condition::AlreadySo if !left.objects.is_empty() || !left.partial.is_empty() => {
+            Condition::Needed("what was fetched for it is still in the store".to_owned())
+        }
+        found => found,
+    })
 }
 
 fn unrecorded<'w>(record: &'w record::Record, wanted: &'w [Placed]) -> impl Iterator<Item = &'w Path> {
