@@ -165,7 +165,7 @@ fn an_update_that_the_hook_has_prepared_ends_ready_and_so_does_the_way_back_and_
 }
 
 #[test]
-fn a_node_whose_store_is_away_waits_and_goes_on_by_itself_and_its_seed_stands_in_for_an_api_server_that_is_down() {
+fn a_node_whose_store_is_away_waits_and_goes_on_by_itself() {
     let Some(lab) = lab(LabOptions::default()) else { return };
     let fleet = Fleet::start(&lab, &[FIRST_OS_VERSION]);
     fleet.site.server.go_down().expect("down");
