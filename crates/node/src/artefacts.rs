@@ -6,20 +6,27 @@
 
 mod network;
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use bundle::resource::extension::State;
 use bundle::{Artefact, Downloads, Extension, Tree};
 use engine::{StepContext, StepError};
 use fetch::store::{Object, Reception, Store, StoreError, Wanted};
 use fetch::{DigestError, Mixing, Sink, SinkError};
-use host::disk::{Disk, DiskError};
+use host::disk::{Disk, DiskError, Kind};
+use host::files::{self, FileError};
 
 use crate::failure::{chain, disk_error, file_error};
 use crate::resource::Node;
 use crate::store::{STATE_FOLDER, STATE_FOLDER_MODE};
 
 pub use network::NetworkArtefacts;
+
+/// What is placed whole is for everybody to read.
+const COPY_MODE: u32 = 0o644;
+const COPY_FOLDER_MODE: u32 = 0o755;
 
 /// Shared by all that a node unpacks.
 pub const STORE_FOLDER: &str = "/var/lib/nodestrap/store";
@@ -91,6 +98,42 @@ impl Fetched for Extension {
     fn artefact(&self) -> &Artefact {
         &self.artefact
     }
+}
+
+/// Every byte of a copy is read, from the disk itself.
+pub(crate) fn look_at_copy(disk: &dyn Disk, path: &Path, artefact: &Artefact) -> Result<State, DiskError> {
+    match disk.stat(path)? {
+        None => return Ok(State::Absent),
+        Some(stat) if stat.kind != Kind::File || stat.size != artefact.size => return Ok(State::Damaged),
+        Some(_) => {}
+    }
+    let Some(mut reader) = disk.open_medium(path)? else { return Ok(State::Absent) };
+    let digest: Result<fetch::Digest, DigestError> = artefact.digest.as_str().parse();
+    // What cannot be read is not as it was.
+    let is_whole = digest.is_ok_and(|digest| digest.is_of_all(&mut reader).unwrap_or(false));
+    Ok(if is_whole { State::Whole } else { State::Damaged })
+}
+
+/// Under another name in the same folder, synced, and only then where others find it.
+pub(crate) fn place_copy(disk: &dyn Disk, object: &mut Object, staging: &Path, path: &Path) -> Result<(), StepError> {
+    let home = path.parent().unwrap_or(Path::new("/"));
+    let mut write = || -> Result<(), FileError> {
+        files::make_folder_durable(disk, home, COPY_FOLDER_MODE)?;
+        disk.remove(staging)?;
+        let name = staging.file_name().map(Path::new).unwrap_or(Path::new(""));
+        let mut file = disk.enter(home)?.create(name, COPY_MODE)?;
+        let copied = io::copy(object, &mut file).and_then(|_| file.flush());
+        copied.map_err(|source| DiskError { operation: "write", path: staging.display().to_string(), source })?;
+        drop(file);
+        disk.sync_file(staging)?;
+        disk.rename(staging, path)?;
+        Ok(disk.sync_folder(home)?)
+    };
+    write().map_err(|error| {
+        // Space that nobody needs; the first error is the one that counts.
+        let _ = disk.remove(staging);
+        file_error(&error)
+    })
 }
 
 pub(crate) fn store(disk: &dyn Disk) -> Store<'_> {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bundle::Bundle;
-use bundle::torcx::{OsRelease, OsVersion};
+use bundle::torcx::OsRelease;
 use engine::{Clock, Deadline, History, StepContext, StepError};
 
 use super::{Problem, Proof};
 use crate::facts::gather_facts;
 use crate::failure::chain;
 use crate::os_update::NextBoot;
-use crate::resource::torcx::stage;
+use crate::resource::torcx::{self, stage};
 use crate::session::{NodeHost, Past};
 
 /// Two package lists, and an archive for each of two systems; what came of them is not fetched again by the next question.
@@ -57,13 +57,8 @@ fn stage_addon(
     let invalid = |error: &dyn std::error::Error| StepError::needs_operator(chain(error));
     let mut facts = gather_facts(host).map_err(|error| invalid(&error))?;
     facts.find_out(host, bundle).map_err(|error| StepError::new(error.class(), chain(&error)))?;
-    let current = OsVersion::parse(&facts.os.value.version).map_err(|error| invalid(&error))?;
-    let next = match next {
-        NextBoot::Same(_) => None,
-        NextBoot::Other { version, .. } => Some(OsVersion::parse(version.as_str()).map_err(|error| invalid(&error))?),
-    };
-    let os = OsRelease::new(current, next);
     let node = host.node(bundle, &facts, clock, &Past::default());
+    let os = OsRelease::new(torcx::current(&node)?, torcx::next_version(next.clone())?);
     let (history, detail) = (History::default(), |line: String| tell(&line));
     let deadline = Deadline::starting_now(clock, STAGE_DEADLINE);
     let context = StepContext { deadline, attempt: 1, detail: &detail, history: &history };

@@ -1,26 +1,22 @@
 //! Images: placed whole, proved, and told from those of others.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use bundle::resource::extension::State;
 use bundle::{Extension, ExtensionName};
 use engine::{Condition, StepContext, StepError};
-use fetch::{Digest, DigestError};
 use host::disk::{Disk, DiskError, Kind};
 use host::doubt;
-use host::files::{self, FileError};
+use host::files;
 
 use super::super::Node;
 use super::super::record::RECORD_PATH;
 use super::super::tree::links::target_of;
 use super::merge;
-use crate::artefacts::obtain;
+use crate::artefacts::{look_at_copy, obtain, place_copy};
 use crate::failure::{disk_error, file_error};
 
-const MODE: u32 = 0o644;
-const FOLDER_MODE: u32 = 0o755;
 const STAGING: &str = ".nodestrap-new";
 
 /// By its name and size alone.
@@ -31,17 +27,7 @@ pub(super) fn is_there(disk: &dyn Disk, extension: &Extension) -> Result<bool, S
 
 /// Every byte is read, from the disk itself.
 pub(crate) fn state(disk: &dyn Disk, extension: &Extension) -> Result<State, DiskError> {
-    let image = extension.image();
-    match disk.stat(Path::new(&image))? {
-        None => return Ok(State::Absent),
-        Some(stat) if stat.kind != Kind::File || stat.size != extension.artefact.size => return Ok(State::Damaged),
-        Some(_) => {}
-    }
-    let Some(mut reader) = disk.open_medium(Path::new(&image))? else { return Ok(State::Absent) };
-    let digest: Result<Digest, DigestError> = extension.artefact.digest.as_str().parse();
-    // What cannot be read is not as it was.
-    let is_whole = digest.is_ok_and(|digest| digest.is_of_all(&mut reader).unwrap_or(false));
-    Ok(if is_whole { State::Whole } else { State::Damaged })
+    look_at_copy(disk, Path::new(&extension.image()), &extension.artefact)
 }
 
 pub(super) fn is_proved(node: &Node<'_>, name: ExtensionName) -> bool {
@@ -79,29 +65,9 @@ pub(super) fn place(node: &Node<'_>, extension: &Extension, context: &StepContex
         node.forget_starts(&extension.read_by.units)?;
         merge::note_changed(disk)?;
     }
-    let mut write = || -> Result<(), FileError> {
-        // What was here before is known before there is anything of ours.
-        files::sync_all(disk, &[Path::new(RECORD_PATH)])?;
-        files::make_folder_durable(disk, &home, FOLDER_MODE)?;
-        disk.remove(&home.join(&staging))?;
-        let mut file = disk.enter(&home)?.create(Path::new(&staging), MODE)?;
-        let copied = io::copy(&mut object, &mut file).and_then(|_| file.flush());
-        copied.map_err(|source| DiskError {
-            operation: "write",
-            path: home.join(&staging).display().to_string(),
-            source,
-        })?;
-        drop(file);
-        disk.sync_file(&home.join(&staging))?;
-        disk.rename(&home.join(&staging), &image)?;
-        disk.sync_folder(&home)?;
-        Ok(())
-    };
-    write().map_err(|error| {
-        // Space that nobody needs; the first error is the one that counts.
-        let _ = disk.remove(&home.join(&staging));
-        file_error(&error)
-    })
+    // What was here before is known before there is anything of ours.
+    files::sync_all(disk, &[Path::new(RECORD_PATH)]).map_err(|error| file_error(&error))?;
+    place_copy(disk, &mut object, &home.join(staging), &image)
 }
 
 /// What was placed is on the disk, and not in the memory of the kernel alone.

@@ -125,7 +125,7 @@ fn no_version(error: &NoVersion, followed: &Followed, source: &str) -> StepError
     )
 }
 
-/// All of them at once, so that the slowest alone is waited for.
+/// Each with its signature, one after the other.
 fn fetch_lists(
     node: &Node<'_>,
     addon: &FollowedAddon,

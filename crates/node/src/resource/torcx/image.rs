@@ -1,29 +1,26 @@
 //! Images in torcx's store, one for each release of the system: placed whole, and proved.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bundle::resource::extension::State;
 use bundle::resource::folder::with_parents;
 use bundle::resource::{Aspect, Difference};
 use bundle::torcx::{AddonImage, OsVersion, Place, USER_STORE, archive_name};
 use bundle::{Artefact, ArtefactForm};
 use engine::{Condition, StepContext, StepError};
-use fetch::{Digest, DigestError};
-use host::disk::{Disk, DiskError, Kind};
+use host::disk::Disk;
 use host::doubt;
-use host::files::{self, FileError};
+use host::files;
 
 use super::super::record;
 use super::super::{Node, first_that};
 use super::{Chosen, load_chosen};
-use crate::artefacts::{Fetched, obtain, store, store_error};
+use crate::artefacts::{Fetched, look_at_copy, obtain, place_copy, store, store_error};
 use crate::failure::{disk_error, file_error};
 
 /// Resumed by the next run: what came stays.
 pub(crate) const IMAGE_DEADLINE: Duration = Duration::from_secs(600);
-const MODE: u32 = 0o644;
-const FOLDER_MODE: u32 = 0o755;
 const STAGING: &str = ".nodestrap-new";
 
 /// An image for one release of the system, and where torcx looks for it there.
@@ -68,30 +65,9 @@ fn wanted(node: &Node<'_>, chosen: &Chosen<'_>) -> Vec<Placed> {
         .collect()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Whole,
-    Absent,
-    /// Other bytes.
-    Damaged,
-}
-
 /// Every byte is read, from the disk itself.
-pub(super) fn state(disk: &dyn Disk, placed: &Placed) -> Result<State, DiskError> {
-    match disk.stat(&placed.path)? {
-        None => return Ok(State::Absent),
-        Some(stat) if stat.kind != Kind::File || stat.size != placed.artefact.size => return Ok(State::Damaged),
-        Some(_) => {}
-    }
-    let Some(mut reader) = disk.open_medium(&placed.path)? else { return Ok(State::Absent) };
-    let digest: Result<Digest, DigestError> = placed.artefact.digest.as_str().parse();
-    // What cannot be read is not as it was.
-    let is_whole = digest.is_ok_and(|digest| digest.is_of_all(&mut reader).unwrap_or(false));
-    Ok(if is_whole { State::Whole } else { State::Damaged })
-}
-
 fn state_for_step(node: &Node<'_>, placed: &Placed) -> Result<State, StepError> {
-    state(node.tools.disk, placed).map_err(|error| disk_error(&error))
+    look_at_copy(node.tools.disk, &placed.path, &placed.artefact).map_err(|error| disk_error(&error))
 }
 
 pub(super) fn check(node: &Node<'_>) -> Result<Condition, StepError> {
@@ -189,30 +165,9 @@ fn remember(node: &Node<'_>, wanted: &[Placed]) -> Result<(), StepError> {
     }
 }
 
-/// Under another name, synced, and only then where torcx finds it.
 fn place(node: &Node<'_>, placed: &Placed, context: &StepContext<'_>) -> Result<(), StepError> {
     let mut object = obtain(node, placed, context)?;
-    let disk = node.tools.disk;
-    let home = placed.path.parent().unwrap_or(Path::new("/"));
-    let staging = staging_of(&placed.path);
-    let name = staging.file_name().map(Path::new).unwrap_or(Path::new(""));
-    let mut write = || -> Result<(), FileError> {
-        files::make_folder_durable(disk, home, FOLDER_MODE)?;
-        disk.remove(&staging)?;
-        let mut file = disk.enter(home)?.create(name, MODE)?;
-        let copied = io::copy(&mut object, &mut file).and_then(|_| file.flush());
-        copied.map_err(|source| DiskError { operation: "write", path: staging.display().to_string(), source })?;
-        drop(file);
-        disk.sync_file(&staging)?;
-        disk.rename(&staging, &placed.path)?;
-        disk.sync_folder(home)?;
-        Ok(())
-    };
-    write().map_err(|error| {
-        // Space that nobody needs; the first error is the one that counts.
-        let _ = disk.remove(&staging);
-        file_error(&error)
-    })
+    place_copy(node.tools.disk, &mut object, &staging_of(&placed.path), &placed.path)
 }
 
 /// Those for the system that runs are whole.

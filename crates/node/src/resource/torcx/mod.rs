@@ -31,7 +31,7 @@ use crate::failure::disk_error;
 use crate::followed::{self, ChosenAddon};
 use crate::reset::ResetAction;
 
-pub(crate) use choose::{RESOLVE_DEADLINE, os_release};
+pub(crate) use choose::{RESOLVE_DEADLINE, current, next_version, os_release};
 pub(crate) use image::IMAGE_DEADLINE;
 pub(crate) use profile::paths;
 

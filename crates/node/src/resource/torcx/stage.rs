@@ -47,9 +47,8 @@ pub(crate) fn stage(node: &Node<'_>, os: &OsRelease, context: &StepContext<'_>) 
     }
     let now = followed::Followed { addon: Some(picked), ..followed.clone() };
     followed::write(disk, &now).map_err(|error| file_error(&error))?;
-    if profile::drift(node, &chosen)?.is_empty() {
-        // As it is already; a boot that it was switched in is no other one.
-    } else {
+    // One that says so already keeps the boot in which it was switched.
+    if !profile::drift(node, &chosen)?.is_empty() {
         profile::switch_to(node, &chosen)?;
     }
     let others = prove_others(node, os.primary(), &chosen)?;
